@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, extents
+from mast.annotations.base import AnnotationSet, required_extents
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.tables import read_json, read_text, write_text
 from mast.errors import AnnotationError
@@ -173,7 +173,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     groups = {str(n): g.to_dict("records") for n, g in annotations.events.groupby("recording", sort=False)}
     spans = {str(n): g for n, g in annotations.reviewed.groupby("recording", sort=False)}
     clips: list[data.ClipAnnotation] = []
-    for name, (duration, top) in extents(annotations, annotations.annotated(), "AOEF").items():
+    for name, (duration, top) in required_extents(annotations, annotations.annotated(), "AOEF").items():
         recording = _recording(name, duration, top, known.get(name, {}))
         rows = spans.get(name)
         pairs = (

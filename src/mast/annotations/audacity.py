@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, whole, with_tops
+from mast.annotations.base import AnnotationSet, fill_upper_limits, whole_spans
 from mast.annotations.recording_names import RecordingNames, key_of
-from mast.annotations.sidecars import beside, read_reviewed, write_folder, write_reviewed
-from mast.annotations.tables import cell, one_line, parse_numbers, read_text, write_text
+from mast.annotations.sidecars import known_recordings, read_reviewed, write_folder, write_reviewed
+from mast.annotations.tables import cell_text, one_line, parse_numbers, read_text, write_text
 from mast.errors import AnnotationError
 from mast.events import check_events, empty_events
 
@@ -29,7 +29,7 @@ _OPEN = -1.0  # Audacity's sign for a frequency limit that is not set
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read one label file, or every `.txt` file below a folder."""
-    known = beside(path, recordings)
+    known = known_recordings(path, recordings)
     files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no label files (*.txt) in this folder")
@@ -40,7 +40,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     name_of = {file: names.of_key(key_of(file, folder)) for file in files}
     parts = [_read_labels(file, name, nyquists) for file, name in name_of.items()]
     if reviewed is None:
-        reviewed = whole(list(dict.fromkeys(name_of.values())), known.durations())
+        reviewed = whole_spans(list(dict.fromkeys(name_of.values())), known.durations())
     filled = [part for part in parts if len(part)]
     events = pd.concat(filled, ignore_index=True) if filled else empty_events()
     return AnnotationSet(events, reviewed, known.recordings)
@@ -80,7 +80,7 @@ def _read_labels(path: Path, name: str, nyquists: dict[str, float]) -> pd.DataFr
     limits = np.array(band, dtype=np.float64).reshape(-1, 2)
     lows = np.where(np.isnan(limits[:, 0]) | (limits[:, 0] == _OPEN), 0.0, limits[:, 0])
     highs = np.where(limits[:, 1] == _OPEN, np.nan, limits[:, 1])
-    highs = with_tops(highs, [name] * len(highs), nyquists, where)
+    highs = fill_upper_limits(highs, [name] * len(highs), nyquists, where)
     box = {"start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     events = pd.DataFrame({"recording": name, **box, "label": labels})
     check_events(events, where)
@@ -102,7 +102,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
                 f"{path}: a label file holds one recording, found {len(names)}; give a folder to write to"
             )
         write_text(path, _labels(groups.get(names[0]) if names else None))
-        implied = whole(names or [key_of(path, path.parent)], annotations.durations())
+        implied = whole_spans(names or [key_of(path, path.parent)], annotations.durations())
         write_reviewed(annotations, path, implied=implied)
         return
     write_folder(annotations, path, ".txt", lambda name: _labels(groups.get(name)))
@@ -114,7 +114,8 @@ def _labels(events: pd.DataFrame | None) -> str:
     names = ("start_s", "end_s", "label", "low_hz", "high_hz", "score")
     rows = zip(*(events[c].tolist() for c in names), strict=True)
     return "".join(
-        f"{cell(start)}\t{cell(end)}\t{one_line(label or _score(score))}\n\\\t{cell(low)}\t{cell(high)}\n"
+        f"{cell_text(start)}\t{cell_text(end)}\t{one_line(label or _score(score))}\n"
+        f"\\\t{cell_text(low)}\t{cell_text(high)}\n"
         for start, end, label, low, high, score in rows
     )
 

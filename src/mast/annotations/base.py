@@ -39,7 +39,7 @@ _REMEDY = (
 )
 
 
-def _nothing(columns: dict[str, str]) -> pd.DataFrame:
+def _empty_table(columns: dict[str, str]) -> pd.DataFrame:
     """A table of these columns, each of its type, with no rows."""
     return pd.DataFrame({column: pd.Series([], dtype=dtype) for column, dtype in columns.items()})
 
@@ -62,8 +62,8 @@ class AnnotationSet:
     """
 
     events: pd.DataFrame = field(default_factory=empty_events)
-    reviewed: pd.DataFrame = field(default_factory=lambda: _nothing(REVIEWED_COLUMNS))
-    recordings: pd.DataFrame = field(default_factory=lambda: _nothing(RECORDING_COLUMNS))
+    reviewed: pd.DataFrame = field(default_factory=lambda: _empty_table(REVIEWED_COLUMNS))
+    recordings: pd.DataFrame = field(default_factory=lambda: _empty_table(RECORDING_COLUMNS))
 
     def __post_init__(self) -> None:
         recordings = with_columns(self.recordings, RECORDING_COLUMNS, "recordings table")
@@ -108,8 +108,8 @@ class AnnotationSet:
         >>> load_dataset("sim").annotations.reviewed_empty()
         ['S02_20240512_105600.flac']
         """
-        heard = set(self.events["recording"])
-        return [name for name in dict.fromkeys(self.reviewed["recording"]) if name not in heard]
+        boxed = set(self.events["recording"])
+        return [name for name in dict.fromkeys(self.reviewed["recording"]) if name not in boxed]
 
     def durations(self) -> dict[str, float]:
         """Recording → duration in seconds, where known.
@@ -120,7 +120,7 @@ class AnnotationSet:
         >>> AnnotationSet(recordings=known).durations()
         {'a.wav': 60.0}
         """
-        return _known(self.recordings, "duration_s")
+        return _known_values(self.recordings, "duration_s")
 
     def nyquists(self) -> dict[str, float]:
         """Recording → half its sample rate in Hz, where known.
@@ -131,9 +131,9 @@ class AnnotationSet:
         >>> AnnotationSet(recordings=known).nyquists()
         {'a.wav': 24000.0}
         """
-        return {name: rate / 2 for name, rate in _known(self.recordings, "sample_rate").items()}
+        return {name: rate / 2 for name, rate in _known_values(self.recordings, "sample_rate").items()}
 
-    def _tops(self) -> pd.Series[float]:
+    def _nyquist_of_events(self) -> pd.Series[float]:
         """Half the sample rate of each event's recording, infinite where not known."""
         return self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
 
@@ -151,14 +151,14 @@ class AnnotationSet:
            low_hz  high_hz
         0  2000.0   8000.0
         """
-        top = self._tops()
+        top = self._nyquist_of_events()
         cut = self.events.assign(high_hz=np.minimum(self.events["high_hz"], top))
-        heard = self.reviewed[~self.reviewed["recording"].isin(self._all_above())]
+        heard = self.reviewed[~self.reviewed["recording"].isin(self._entirely_above_nyquist())]
         return replace(self, events=cut[cut["low_hz"] < top], reviewed=heard)
 
-    def _all_above(self) -> set[str]:
+    def _entirely_above_nyquist(self) -> set[str]:
         """Recordings that have events, all of them wholly above half the sample rate."""
-        seen = self.events["low_hz"] < self._tops()
+        seen = self.events["low_hz"] < self._nyquist_of_events()
         return set(self.events["recording"][~seen]) - set(self.events["recording"][seen])
 
     def nyquist_warning(self, what: str) -> str:
@@ -173,25 +173,27 @@ class AnnotationSet:
         >>> AnnotationSet(boxes, recordings=known).nyquist_warning("boxes")
         '1 of 1 boxes reached above half the sample rate and were cut to it'
         """
-        top, n = self._tops(), len(self.events)
-        gone = self.events["low_hz"] >= top
-        cut, left = int((~gone & (self.events["high_hz"] > top)).sum()), int(gone.sum())
-        told = []
+        top, n = self._nyquist_of_events(), len(self.events)
+        above = self.events["low_hz"] >= top
+        cut, left_out = int((~above & (self.events["high_hz"] > top)).sum()), int(above.sum())
+        sentences = []
         if cut:
-            told.append(f"{cut:,} of {n:,} {what} reached above half the sample rate and were cut to it")
-        if left:
-            told.append(f"{left:,} of {n:,} {what} lie wholly above half the sample rate and are left out")
-        if unseen := len(self._all_above() & set(self.reviewed["recording"])):
-            told.append(
+            sentences.append(f"{cut:,} of {n:,} {what} reached above half the sample rate and were cut to it")
+        if left_out:
+            sentences.append(
+                f"{left_out:,} of {n:,} {what} lie wholly above half the sample rate and are left out"
+            )
+        if unseen := len(self._entirely_above_nyquist() & set(self.reviewed["recording"])):
+            sentences.append(
                 f"{counted(unseen, 'recording')} with no other {what} {'counts' if unseen == 1 else 'count'} as not "
                 "listened to, instead of empty"
             )
         if n and (self.events["high_hz"] <= top / 1000).all() and np.isfinite(top).all():
-            told.append(
+            sentences.append(
                 f"all {what} lie below {top.max() / 1000:g} Hz, so their frequencies are probably in kHz; "
                 "multiply them by 1000 and try again"
             )
-        return "; ".join(told)
+        return "; ".join(sentences)
 
     def after_the_end(self) -> int:
         """How many events start after their recording has ended, where its duration is known.
@@ -226,7 +228,7 @@ class AnnotationSet:
         return replace(self, recordings=merged.loc[order, columns].rename_axis("recording").reset_index())
 
 
-def as_boxes(spans: pd.DataFrame) -> pd.DataFrame:
+def spans_as_boxes(spans: pd.DataFrame) -> pd.DataFrame:
     """Reviewed spans as boxes without height, for :func:`check_events`; an open end is the start."""
     return spans.assign(end_s=spans["end_s"].fillna(spans["start_s"]), low_hz=0.0, high_hz=0.0)
 
@@ -235,7 +237,7 @@ def check_set(annotations: AnnotationSet, source: Path) -> None:
     """Refuse what no annotation file can mean, whatever its format; readers that know the line refuse earlier."""
     _check_recordings(annotations.recordings, source)
     check_events(annotations.events, lambda row: f"{source}, event {row + 1}")
-    check_events(as_boxes(annotations.reviewed), lambda row: f"{source}, reviewed span {row + 1}")
+    check_events(spans_as_boxes(annotations.reviewed), lambda row: f"{source}, reviewed span {row + 1}")
     events, durations = annotations.events, annotations.durations()
     lasts = events["recording"].map(durations).astype("float64")
     late = np.flatnonzero(events["end_s"] > lasts + LATE_S)
@@ -260,12 +262,12 @@ def _check_recordings(recordings: pd.DataFrame, source: Path) -> None:
             raise AnnotationError(f"{source}, {column} of {name}: found {value:.10g}, expected {expected}")
 
 
-def _known(table: pd.DataFrame, column: str) -> dict[str, float]:
+def _known_values(table: pd.DataFrame, column: str) -> dict[str, float]:
     some = table[table[column].notna()]
     return {str(name): float(value) for name, value in zip(some["recording"], some[column], strict=True)}
 
 
-def whole(names: list[str], durations: dict[str, float]) -> pd.DataFrame:
+def whole_spans(names: list[str], durations: dict[str, float]) -> pd.DataFrame:
     """Reviewed spans that cover each of ``names`` from start to end."""
     return pd.DataFrame(
         {
@@ -276,19 +278,21 @@ def whole(names: list[str], durations: dict[str, float]) -> pd.DataFrame:
     )
 
 
-def extents(annotations: AnnotationSet, names: list[str], format_name: str) -> dict[str, tuple[float, float]]:
+def required_extents(
+    annotations: AnnotationSet, names: list[str], format_name: str
+) -> dict[str, tuple[float, float]]:
     """Recording → (duration in s, Nyquist frequency in Hz), for formats that cannot be written without."""
     durations, nyquists = annotations.durations(), annotations.nyquists()
     for name in names:
-        lacks = [w for w, d in (("duration", durations), ("sample rate", nyquists)) if name not in d]
-        if lacks:
+        missing = [w for w, d in (("duration", durations), ("sample rate", nyquists)) if name not in d]
+        if missing:
             raise AnnotationError(
-                f"{name}: {' and '.join(lacks)} unknown, but needed to write {format_name}; {_REMEDY}"
+                f"{name}: {' and '.join(missing)} unknown, but needed to write {format_name}; {_REMEDY}"
             )
     return {name: (durations[name], nyquists[name]) for name in names}
 
 
-def with_tops(
+def fill_upper_limits(
     highs: FloatArray, names: Sequence[str], nyquists: dict[str, float], where: Callable[[int], str]
 ) -> FloatArray:
     """Upper limits, the Nyquist frequency where the file leaves one open (NaN); ``where`` names a row."""
@@ -349,14 +353,14 @@ class Format:
 def _lost_columns(table: pd.DataFrame, held: frozenset[str], whose: str) -> list[str]:
     if "*" in held:
         return []
-    silent = {"score": 1.0}
+    defaults = {"score": 1.0}
     lost = []
     for column in table.columns:
         if column in held or column == "recording":
             continue
-        default = silent.get(str(column), "")
-        said = table[column].notna() & table[column].ne(default)
-        if said.any():
+        default = defaults.get(str(column), "")
+        informative = table[column].notna() & table[column].ne(default)
+        if informative.any():
             lost.append(f"{whose}{column}")
     return lost
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, whole, with_tops
+from mast.annotations.base import AnnotationSet, fill_upper_limits, whole_spans
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
@@ -49,7 +49,7 @@ _OPEN = -1.0  # Audacity's sign for a frequency limit that is not set
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read a BIRDeep table."""
     table = read_table(path)
-    column = table.need({c: (name,) for c, name in COLUMNS.items()})
+    column = table.require({c: (name,) for c, name in COLUMNS.items()})
     names = RecordingNames(list(recordings["recording"]))
     paths = table.texts(column["recording"])
     found = {text: names.of_path(text) for text in dict.fromkeys(paths)}
@@ -62,7 +62,9 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     starts, ends = rows.numbers(column["start_s"]), rows.numbers(column["end_s"])
     lows, highs = rows.numbers(column["low_hz"]), rows.numbers(column["high_hz"])
     lows, highs = np.where(lows == _OPEN, 0.0, lows), np.where(highs == _OPEN, np.nan, highs)
-    highs = with_tops(highs, kept, known.nyquists(), lambda row: f"{rows.where(row)}, {column['high_hz']}")
+    highs = fill_upper_limits(
+        highs, kept, known.nyquists(), lambda row: f"{rows.where(row)}, {column['high_hz']}"
+    )
     events = pd.DataFrame(
         {"recording": kept, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     )
@@ -72,7 +74,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         events["annotator"] = rows.texts(annotator)
     reviewed = read_reviewed(path)
     if reviewed is None:
-        reviewed = whole(list(dict.fromkeys(recording)), known.durations())
+        reviewed = whole_spans(list(dict.fromkeys(recording)), known.durations())
     return AnnotationSet(events, reviewed, known.recordings)
 
 
@@ -140,4 +142,4 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     ]
     write_text(path, format_table(HEADER, columns))
     listed = list(dict.fromkeys(names))
-    write_reviewed(annotations, path, implied=whole(listed, annotations.durations()))
+    write_reviewed(annotations, path, implied=whole_spans(listed, annotations.durations()))

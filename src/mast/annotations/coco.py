@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, extents, whole
+from mast.annotations.base import AnnotationSet, required_extents, whole_spans
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.tables import read_json, write_text
 from mast.errors import AnnotationError
@@ -118,7 +118,7 @@ def _event(
 
 
 def _reviewed(images: list[dict[str, object]], known: AnnotationSet, path: Path) -> pd.DataFrame:
-    silent = whole([str(i["recording"]) for i in images if "reviewed" not in i], known.durations())
+    silent = whole_spans([str(i["recording"]) for i in images if "reviewed" not in i], known.durations())
     rows = []
     for i, image in enumerate(images):
         where, spans = f"{path}, images[{i}]", image.get("reviewed") or []
@@ -186,7 +186,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     spans = {str(name): group for name, group in annotations.reviewed.groupby("recording")}
     latest = events.groupby("recording")["end_s"].max().to_dict()
     images, scales, numbers = [], {}, {}
-    sizes = extents(annotations, annotations.names(), "COCO")
+    sizes = required_extents(annotations, annotations.names(), "COCO")
     for i, (name, (duration, top)) in enumerate(sizes.items(), start=1):
         width = max(1, math.ceil(max(duration, latest.get(name, 0.0)) * PIXELS_PER_SECOND))
         scales[name], numbers[name] = ROWS / top if top else 1.0, i
@@ -195,7 +195,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         group = spans.get(name)
         pairs = [] if group is None else zip(group["start_s"].tolist(), group["end_s"].tolist(), strict=True)
         image["reviewed"] = [[start, None if math.isnan(end) else end] for start, end in pairs]
-        images.append({**image, **_said(known.get(name, {}))})
+        images.append({**image, **_informative(known.get(name, {}))})
     labels = {label: i for i, label in enumerate(sorted(set(events["label"])), start=1)}
     content = {
         "info": {"description": "boxes on spectrograms, 0 Hz at the bottom"},
@@ -208,7 +208,9 @@ def write(annotations: AnnotationSet, path: Path) -> None:
                 "category_id": labels[row["label"]],
                 **_pixels([row[c] for c in BOX_COLUMNS], scales[row["recording"]]),
                 "iscrowd": 0,
-                **_said({c: v for c, v in row.items() if c not in ("recording", "label", *BOX_COLUMNS)}),
+                **_informative(
+                    {c: v for c, v in row.items() if c not in ("recording", "label", *BOX_COLUMNS)}
+                ),
             }
             for i, row in enumerate(events.to_dict("records"), start=1)
         ],
@@ -223,7 +225,7 @@ def _pixels(box: list[float], rows_per_hz: float) -> dict[str, object]:
     return {"bbox": bbox, "area": width * height, "box": box}
 
 
-def _said(facts: dict[object, object]) -> dict[str, object]:
+def _informative(facts: dict[object, object]) -> dict[str, object]:
     """Facts worth a field: no blanks, no NaN, no certain score."""
     return {
         str(k): v

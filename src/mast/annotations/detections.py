@@ -85,7 +85,7 @@ def read_run(folder: str | Path) -> DetectionRun | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return _understood(content)
+        return _parse_run(content)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise ConfigError(
             f"{path}: is damaged or not from mast detect; give a folder of its results, or choose another --out"
@@ -107,7 +107,7 @@ def run_of(predictions: str | Path) -> DetectionRun | None:
         return None
 
 
-def _understood(content: dict[str, Any]) -> DetectionRun:
+def _parse_run(content: dict[str, Any]) -> DetectionRun:
     """Older versions kept all facts in ``made_with``, and no band."""
     made_with: dict[str, str | float] = dict(content["made_with"])
     root, model = made_with["root"], content.get("model", "")
@@ -127,13 +127,13 @@ def _understood(content: dict[str, Any]) -> DetectionRun:
         threshold=None if threshold is None else float(threshold),
         band_hz=low_high,
         inputs=tuple(str(given) for given in content.get("inputs", ())),
-        options=_options(content, made_with, threshold, low_high),
+        options=_parse_options(content, made_with, threshold, low_high),
         made_with=made_with,
         operating_point=content.get("operating_point"),
     )
 
 
-def _options(
+def _parse_options(
     content: Mapping[str, Any],
     made_with: Mapping[str, Any],
     threshold: float | None,
@@ -208,12 +208,12 @@ def marks(folder: Path, ending: str) -> Iterator[tuple[str, Path]]:
         OSError: some of the folder cannot be listed: a table made from the rest would lack recordings.
     """
 
-    def stop(error: OSError) -> None:
+    def reraise(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # where nothing is done yet
             raise error
 
     root = folder / MARKS
-    for where, _, files in os.walk(root, onerror=stop):
+    for where, _, files in os.walk(root, onerror=reraise):
         for file in files:
             if file.endswith(ending) and not file.startswith("."):
                 path = Path(where, file)

@@ -20,14 +20,14 @@ from mast.wording import first_names
 _SLACK_S = 0.01  # our choice: durations are rounded in one table and not in another
 
 
-class Kept(NamedTuple):
+class KeptCopy(NamedTuple):
     """Where an old file is now, and what it said that the new one does not, in words."""
 
     path: Path
     why: str
 
 
-def keep_earlier(path: Path, new: AnnotationSet, *, heard_since: bool = False) -> Kept | None:
+def keep_earlier(path: Path, new: AnnotationSet, *, heard_since: bool = False) -> KeptCopy | None:
     """Copy a file of annotations, and its ``reviewed.csv``, before ``new`` is written there.
 
     Args:
@@ -38,35 +38,37 @@ def keep_earlier(path: Path, new: AnnotationSet, *, heard_since: bool = False) -
     Returns:
         The copy (``boxes.earlier.csv``) and why it was made; None where nothing would be lost.
     """
-    why = _loss(path, new, heard_since) if path.is_file() else ""
+    why = _describe_loss(path, new, heard_since) if path.is_file() else ""
     if not why:
         return None
     kept = unused_name(path)
     shutil.copy2(path, kept)
     if reviewed_path(path).is_file():
         shutil.copy2(reviewed_path(path), reviewed_path(kept))
-    return Kept(kept, why)
+    return KeptCopy(kept, why)
 
 
-def _loss(path: Path, new: AnnotationSet, heard_since: bool) -> str:
+def _describe_loss(path: Path, new: AnnotationSet, heard_since: bool) -> str:
     """What a file says about boxes and listening that ``new`` does not; a file that cannot be read may say anything."""
     gone = "held boxes, or parts of recordings that were listened to, that are not in the new one"
     try:
         old = read_annotations(path)
     except AnnotationError:
         return gone if path.stat().st_size else ""
-    before, after = _heard(old, new), _heard(new, new)
-    unheard = any(_more(spans, after.get(name, [])) for name, spans in before.items())
-    if _boxes(old) - _boxes(new) or set(old.annotated()) - set(new.annotated()) or unheard:
+    before, after = _heard_spans(old, new), _heard_spans(new, new)
+    unheard = any(_is_longer(spans, after.get(name, [])) for name, spans in before.items())
+    if _box_set(old) - _box_set(new) or set(old.annotated()) - set(new.annotated()) or unheard:
         return gone
     # a table without spans says nothing about listening
-    wider = [name for name in old.annotated() if before and _more(after.get(name, []), before.get(name, []))]
+    wider = [
+        name for name in old.annotated() if before and _is_longer(after.get(name, []), before.get(name, []))
+    ]
     if heard_since or not wider:
         return ""
     return f"said that less was listened to than the new one says (in {first_names(wider, 3)})"
 
 
-def _heard(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, list[TimeSpan]]:
+def _heard_spans(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, list[TimeSpan]]:
     """Recording → what was listened to, as far as the recording goes where ``known`` tells its duration."""
     spans = annotations.reviewed
     lasts = spans["recording"].map(known.durations()).astype("float64").fillna(np.inf)
@@ -77,10 +79,10 @@ def _heard(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, list[T
     return heard
 
 
-def _more(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
+def _is_longer(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
     """Whether some time is in ``spans`` alone."""
     return total_s(without(spans, others)) > _SLACK_S
 
 
-def _boxes(annotations: AnnotationSet) -> set[tuple[object, ...]]:
+def _box_set(annotations: AnnotationSet) -> set[tuple[object, ...]]:
     return set(annotations.events[["recording", *BOX_COLUMNS, "label"]].itertuples(index=False, name=None))

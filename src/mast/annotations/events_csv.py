@@ -15,17 +15,17 @@ from typing import Any
 
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, informative_columns, whole
+from mast.annotations.base import AnnotationSet, informative_columns, whole_spans
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import (
-    beside,
+    known_recordings,
     listed_as_reviewed,
     read_recordings,
     read_reviewed,
     write_recordings,
     write_reviewed,
 )
-from mast.annotations.tables import cell, format_table, read_table, with_rest, write_text
+from mast.annotations.tables import cell_text, format_table, read_table, with_extra_columns, write_text
 from mast.errors import AnnotationError, first_line
 from mast.events import as_events, check_events
 from mast.table_files import write_table
@@ -43,16 +43,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read a table, or the dataset folder that holds one."""
-    known = beside(path, recordings)
+    known = known_recordings(path, recordings)
     file = (table_in(path) or path / TABLES[0]) if path.is_dir() else path
     events = _read_parquet(file) if file.suffix == ".parquet" else _read_csv(file)
     reviewed = read_reviewed(path)
     if reviewed is None:
         listing = path / "recordings.csv"
         heard = listed_as_reviewed(read_recordings(listing)) if path.is_dir() and listing.is_file() else []
-        reviewed = whole(heard, known.durations())
+        reviewed = whole_spans(heard, known.durations())
     names = known.names()
-    return AnnotationSet(_renamed(events, names), _renamed(reviewed, names), known.recordings)
+    return AnnotationSet(
+        _with_known_names(events, names), _with_known_names(reviewed, names), known.recordings
+    )
 
 
 def table_in(folder: Path) -> Path | None:
@@ -60,7 +62,7 @@ def table_in(folder: Path) -> Path | None:
     return next((folder / name for name in TABLES if (folder / name).is_file()), None)
 
 
-def _renamed(table: pd.DataFrame, known: list[str]) -> pd.DataFrame:
+def _with_known_names(table: pd.DataFrame, known: list[str]) -> pd.DataFrame:
     """The table under the names by which recordings are known; others stay as they are written."""
     names, every = RecordingNames(known), set(known)
     meant = {str(name): names.of_path(str(name)) for name in table["recording"].unique()}
@@ -70,10 +72,10 @@ def _renamed(table: pd.DataFrame, known: list[str]) -> pd.DataFrame:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     table = read_table(path)
-    names = table.need(COLUMNS)
+    names = table.require(COLUMNS)
     boxes: dict[str, Any] = {"recording": pd.Series(table.texts(names["recording"]), dtype="object")}
     boxes |= {column: table.numbers(names[column]) for column in ("start_s", "end_s", "low_hz", "high_hz")}
-    return with_rest(boxes, table, table.find, names.values())
+    return with_extra_columns(boxes, table, table.find, names.values())
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -94,14 +96,14 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return events
 
 
-def _one_type_a_column(events: pd.DataFrame) -> pd.DataFrame:
+def _mixed_columns_as_text(events: pd.DataFrame) -> pd.DataFrame:
     """Other columns that hold words and numbers (of several tables, of JSON) as text: Parquet has no other way."""
     mixed = [
         column
         for column in events.columns
         if events[column].dtype == object and not events[column].map(lambda v: isinstance(v, str)).all()
     ]
-    return events.assign(**{str(c): [cell(v) for v in events[c].tolist()] for c in mixed})
+    return events.assign(**{str(c): [cell_text(v) for v in events[c].tolist()] for c in mixed})
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:
@@ -113,10 +115,10 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         write_recordings(annotations, path / "recordings.csv")
         heard = listed_as_reviewed(read_recordings(path / "recordings.csv"))
     if file.suffix == ".parquet":
-        write_table(file, _one_type_a_column(annotations.events))
+        write_table(file, _mixed_columns_as_text(annotations.events))
     else:
         events = annotations.events
         columns = [*COLUMNS, "label", *informative_columns(events)]
         header = ["file", *columns[1:]]
         write_text(file, format_table(header, [events[c].tolist() for c in columns]))
-    write_reviewed(annotations, path, implied=whole(heard, annotations.durations()))
+    write_reviewed(annotations, path, implied=whole_spans(heard, annotations.durations()))

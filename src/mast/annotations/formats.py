@@ -65,8 +65,8 @@ def read_annotations(
     if not path.exists():
         raise AnnotationError(f"{path}: no such file or folder")
     format = format or guess_format(path)
-    chosen = _format(format)
-    path = _own_table(path) if format in _TABLES else path
+    chosen = _find_format(format)
+    path = _table_of_folder(path) if format in _TABLES else path
     known = AnnotationSet() if recordings is None else AnnotationSet(recordings=recordings)
     try:
         found = chosen.read(path, known.recordings)
@@ -97,7 +97,7 @@ def write_annotations(annotations: AnnotationSet, path: Path | str, format: str)
     >>> len(list(Path("as_raven").glob("*.selections.txt")))
     2
     """
-    chosen, path = _format(format), Path(path)
+    chosen, path = _find_format(format), Path(path)
     if path.is_dir() and not chosen.folder:
         file = path / f"annotations{chosen.suffix}"
         raise AnnotationError(f"{path}: is a folder, and {format} is a single file; write to {file}")
@@ -105,7 +105,7 @@ def write_annotations(annotations: AnnotationSet, path: Path | str, format: str)
     chosen.write(possible.clipped_to_nyquist(), path)
 
 
-def _format(name: str) -> Format:
+def _find_format(name: str) -> Format:
     if name not in FORMATS:
         raise AnnotationError(f"unknown annotation format {name!r}; choose one of {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -145,7 +145,7 @@ def guess_format(path: Path) -> str:
     )
 
 
-def _own_table(path: Path) -> Path:
+def _table_of_folder(path: Path) -> Path:
     """The table in a folder; a path that is not such a folder stays as it is."""
     return (events_csv.table_in(path) or path) if path.is_dir() else path
 
@@ -174,14 +174,14 @@ def _guess_file(path: Path) -> str | None:
         return "birdeep"
     if {"start_s", "end_s"} <= header:
         return "csv"
-    if _numeric(lines[0].split("\t")[:2]) and lines[0].count("\t") >= 1:
+    if _are_numbers(lines[0].split("\t")[:2]) and lines[0].count("\t") >= 1:
         return "audacity"
-    if len(lines[0].split()) in (5, 6) and _numeric(lines[0].split()):
+    if len(lines[0].split()) in (5, 6) and _are_numbers(lines[0].split()):
         return "yolo"
     return None
 
 
-def _numeric(fields: list[str]) -> bool:
+def _are_numbers(fields: list[str]) -> bool:
     try:
         return bool([float(field) for field in fields])
     except ValueError:

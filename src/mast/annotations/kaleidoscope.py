@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, informative_columns, with_tops
+from mast.annotations.base import AnnotationSet, fill_upper_limits, informative_columns
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
@@ -23,7 +23,7 @@ from mast.annotations.tables import (
     decimal_sum,
     format_table,
     read_table,
-    with_rest,
+    with_extra_columns,
     write_text,
 )
 from mast.errors import AnnotationError
@@ -47,7 +47,7 @@ _NOTHING = ("noise", "noid")
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read a Kaleidoscope table."""
     table = read_table(path)
-    column = {**table.need(COLUMNS), **{k: c for k, n in OPTIONAL.items() if (c := table.find(*n))}}
+    column = {**table.require(COLUMNS), **{k: c for k, n in OPTIONAL.items() if (c := table.find(*n))}}
     known = AnnotationSet().with_recordings(recordings)
     names, nyquists = RecordingNames(known.names()), known.nyquists()
     folder = table.find("FOLDER")
@@ -87,11 +87,11 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         else np.full(len(table), np.nan)
     )
     highs[np.isnan(highs) & nothing] = 0.0
-    highs = with_tops(highs, recording, nyquists, lambda row: f"{table.where(row)}, Fmax")
+    highs = fill_upper_limits(highs, recording, nyquists, lambda row: f"{table.where(row)}, Fmax")
     label = [m or p for m, p in zip(manual, program, strict=True)]
     boxes = {"recording": recording, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     used = [*column.values(), *(c for c in ("INDIR", "FOLDER") if table.find(c))]
-    events = with_rest(
+    events = with_extra_columns(
         boxes | {"label": label}, table, lambda name: column.get(name) or table.find(name), used
     )
     spans = pd.DataFrame(

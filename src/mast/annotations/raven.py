@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mast.annotations.base import AnnotationSet, informative_columns, whole, with_tops
+from mast.annotations.base import AnnotationSet, fill_upper_limits, informative_columns, whole_spans
 from mast.annotations.recording_names import RecordingNames, key_of
-from mast.annotations.sidecars import beside, read_reviewed, write_folder, write_reviewed
+from mast.annotations.sidecars import known_recordings, read_reviewed, write_folder, write_reviewed
 from mast.annotations.tables import (
     Table,
     decimal_sum,
@@ -34,7 +34,7 @@ from mast.annotations.tables import (
     format_table,
     one_line,
     read_table,
-    with_rest,
+    with_extra_columns,
     write_text,
 )
 from mast.errors import AnnotationError
@@ -75,8 +75,8 @@ _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read one selection table, or every table below a folder."""
     folder = path if path.is_dir() else path.parent
-    known = beside(path, recordings)
-    files = _without_strangers(path, tables_in(path)) if path.is_dir() else [path]
+    known = known_recordings(path, recordings)
+    files = _skip_other_files(path, tables_in(path)) if path.is_dir() else [path]
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no selection tables (*.txt) in this folder")
     reviewed = read_reviewed(path)
@@ -86,17 +86,17 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     nyquists = known.nyquists()
     parts, heard = [], []
     for file in files:
-        table = _as_selections(read_table(file))
+        table = _from_birdnet(read_table(file))
         own = own_names.of_key(key_of(file, folder))
         events = _events(table, own, names, nyquists)
         parts.append(events)
         heard += list(dict.fromkeys(events["recording"])) or [own]
     if reviewed is None:
-        reviewed = whole(list(dict.fromkeys(heard)), known.durations())
+        reviewed = whole_spans(list(dict.fromkeys(heard)), known.durations())
     filled = [p for p in parts if len(p)]
     events = pd.concat(filled, ignore_index=True) if filled else empty_events()
-    if told := _unlabelled(events):
-        warnings.warn(f"{path}: {told}", stacklevel=3)
+    if warning := _unlabelled_warning(events):
+        warnings.warn(f"{path}: {warning}", stacklevel=3)
     return AnnotationSet(events, reviewed, known.recordings)
 
 
@@ -108,19 +108,19 @@ def tables_in(folder: Path) -> list[Path]:
     return found or [file for file in every if file.suffix.lower() == ".csv" and file.name not in own]
 
 
-def _without_strangers(folder: Path, files: list[Path]) -> list[Path]:
+def _skip_other_files(folder: Path, files: list[Path]) -> list[Path]:
     """The files without those that are plainly not selection tables, such as notes; a warning names these."""
-    strangers = [file for file in files if _is_stranger(file)]
-    if strangers:
-        names = first_names([file.relative_to(folder).as_posix() for file in strangers], 3)
+    others = [file for file in files if _is_other_file(file)]
+    if others:
+        names = first_names([file.relative_to(folder).as_posix() for file in others], 3)
         warnings.warn(
-            f"{folder}: skipped {counted(len(strangers), 'file')} without any column of a selection table ({names})",
+            f"{folder}: skipped {counted(len(others), 'file')} without any column of a selection table ({names})",
             stacklevel=3,
         )
-    return [file for file in files if file not in strangers]
+    return [file for file in files if file not in others]
 
 
-def _is_stranger(file: Path) -> bool:
+def _is_other_file(file: Path) -> bool:
     """Whether a file is plainly not a selection table, not even an empty one or one without its header."""
     fields = first_fields(file)
     if not fields or TABLE_NAME.search(file.name):
@@ -130,7 +130,7 @@ def _is_stranger(file: Path) -> bool:
     return numbers < 2 and Table(file, fields, [], []).find(*columns) is None
 
 
-def _as_selections(table: Table) -> Table:
+def _from_birdnet(table: Table) -> Table:
     """BirdNET's table of results under Raven's names, with boxes over the whole band; other tables as they are."""
     if table.find("Begin Time (s)") or not all(table.find(name) for name in BIRDNET):
         return table
@@ -142,22 +142,24 @@ def _as_selections(table: Table) -> Table:
 
 def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, float]) -> pd.DataFrame:
     """Events of one table; ``own`` is the recording that the table's name means."""
-    columns = table.need({c: COLUMNS[c] for c in _BOX})
-    table = _one_view(table, columns)
+    columns = table.require({c: COLUMNS[c] for c in _BOX})
+    table = _keep_one_view(table, columns)
     recording = _recordings(table, own, names)
     starts, ends = table.numbers(columns["start_s"]), table.numbers(columns["end_s"])
     lows, highs = table.numbers(columns["low_hz"]), table.numbers(columns["high_hz"], blank_is_nan=True)
-    highs = with_tops(highs, recording, nyquists, lambda row: f"{table.where(row)}, {columns['high_hz']}")
+    highs = fill_upper_limits(
+        highs, recording, nyquists, lambda row: f"{table.where(row)}, {columns['high_hz']}"
+    )
     offset = table.find("File Offset (s)")
     if offset is not None:
-        starts, ends = _within_file(table.numbers(offset, blank_is_nan=True), starts, ends, table)
+        starts, ends = _times_in_recording(table.numbers(offset, blank_is_nan=True), starts, ends, table)
     boxes = {"recording": recording, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     labels, label_columns = _labels(table)
     boxes |= {"label": labels}
     used = [*columns.values(), *label_columns, *(c for c in (table.find(s) for s in _STRUCTURE) if c)]
     if (channel := table.find("Channel")) and set(table.texts(channel)) <= {"1"}:
         used.append(channel)
-    return with_rest(boxes, table, lambda name: table.find(*COLUMNS.get(name, ())), used)
+    return with_extra_columns(boxes, table, lambda name: table.find(*COLUMNS.get(name, ())), used)
 
 
 def _labels(table: Table) -> tuple[list[str], list[str]]:
@@ -165,11 +167,13 @@ def _labels(table: Table) -> tuple[list[str], list[str]]:
     columns = [column for name in COLUMNS["label"] if (column := table.find(name))]
     rows = list(zip(*(table.texts(column) for column in columns), strict=True)) or [("",)] * len(table)
     labels = [next((text for text in row if text.strip()), row[0]) for row in rows]
-    said = {c: zip(table.texts(c), labels, strict=True) for c in columns}
-    return labels, [c for c, pairs in said.items() if all(t == label or not t.strip() for t, label in pairs)]
+    texts_and_labels = {c: zip(table.texts(c), labels, strict=True) for c in columns}
+    return labels, [
+        c for c, pairs in texts_and_labels.items() if all(t == label or not t.strip() for t, label in pairs)
+    ]
 
 
-def _unlabelled(events: pd.DataFrame) -> str:
+def _unlabelled_warning(events: pd.DataFrame) -> str:
     """Which columns with words were not taken for labels, where no event has one; empty where none could be."""
     if events["label"].str.strip().any():
         return ""
@@ -187,7 +191,7 @@ def _unlabelled(events: pd.DataFrame) -> str:
     )
 
 
-def _one_view(table: Table, columns: dict[str, str]) -> Table:
+def _keep_one_view(table: Table, columns: dict[str, str]) -> Table:
     """Keep one row of a selection that is listed once for each view, the spectrogram's where there is one."""
     view, selection = table.find("View"), table.find("Selection")
     if view is None or selection is None or len(set(table.texts(view))) < 2:
@@ -216,9 +220,11 @@ def _is_spectrogram(view: str) -> bool:
 
 
 def _recordings(table: Table, own: str, names: RecordingNames) -> list[str]:
-    said = _begin_files(table)
-    found = {(p, f): names.of_table(p, f, table.path) if p or f else own for p, f in dict.fromkeys(said)}
-    return [found[one] for one in said]
+    begin_files = _begin_files(table)
+    found = {
+        (p, f): names.of_table(p, f, table.path) if p or f else own for p, f in dict.fromkeys(begin_files)
+    }
+    return [found[one] for one in begin_files]
 
 
 def _begin_files(table: Table) -> list[tuple[str, str]]:
@@ -229,41 +235,43 @@ def _begin_files(table: Table) -> list[tuple[str, str]]:
     return [(p, "" if p else f) for p, f in zip(paths, files, strict=True)]
 
 
-def _within_file(
-    inside: NDArray[np.float64], starts: NDArray[np.float64], ends: NDArray[np.float64], table: Table
+def _times_in_recording(
+    offsets: NDArray[np.float64], starts: NDArray[np.float64], ends: NDArray[np.float64], table: Table
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times within the recording: the offset, and the offset plus the selection's length."""
-    said, ahead = _begin_files(table), starts - inside
-    if len(set(said)) == 1 and _counts_from_zero(ahead[~np.isnan(ahead)]):
+    begin_files, excess = _begin_files(table), starts - offsets
+    if len(set(begin_files)) == 1 and _counts_from_zero(excess[~np.isnan(excess)]):
         return starts, ends
-    _warn_of_changed_times(ahead, said, table)
+    _warn_of_changed_times(excess, begin_files, table)
     new_starts, new_ends = starts.copy(), ends.copy()
-    for i in np.flatnonzero(~np.isnan(inside) & (inside != starts)).tolist():
-        if inside[i] < 0:
-            raise AnnotationError(f"{table.where(i)}, File Offset (s): negative ({inside[i]:.10g})")
+    for i in np.flatnonzero(~np.isnan(offsets) & (offsets != starts)).tolist():
+        if offsets[i] < 0:
+            raise AnnotationError(f"{table.where(i)}, File Offset (s): negative ({offsets[i]:.10g})")
         new_starts[i], new_ends[i] = (
-            inside[i],
-            decimal_sum(float(ends[i]), -float(starts[i]), float(inside[i])),
+            offsets[i],
+            decimal_sum(float(ends[i]), -float(starts[i]), float(offsets[i])),
         )
     return new_starts, new_ends
 
 
-def _counts_from_zero(ahead: NDArray[np.float64]) -> bool:
-    """Whether Begin Time counts within a table's only recording; ``ahead`` is what it is more than File Offset.
+def _counts_from_zero(excess: NDArray[np.float64]) -> bool:
+    """Whether Begin Time counts within a table's only recording; ``excess`` is what it is more than File Offset.
 
     Where files come before the recording, it is more by the same in every row. Several rows that are more by the same
     while others are not may be of another file of that name.
     """
-    apart = ahead[np.abs(ahead) > _ROUNDING_S]
+    apart = excess[np.abs(excess) > _ROUNDING_S]
     another = len(apart) > 1 and apart.min() > 0 and np.ptp(apart) <= _ROUNDING_S
-    return len(ahead) > 0 and not another and (len(apart) < len(ahead) or bool((ahead < 0).all()))
+    return len(excess) > 0 and not another and (len(apart) < len(excess) or bool((excess < 0).all()))
 
 
-def _warn_of_changed_times(ahead: NDArray[np.float64], said: list[tuple[str, str]], table: Table) -> None:
+def _warn_of_changed_times(
+    excess: NDArray[np.float64], begin_files: list[tuple[str, str]], table: Table
+) -> None:
     """Say where Begin Time is more than File Offset by another time than in other rows of the same recording."""
-    files = pd.Series([path or file for path, file in said])
-    usual = files.map(pd.Series(ahead).groupby(files).quantile(interpolation="lower")).to_numpy(float)
-    changed = np.flatnonzero((np.abs(ahead - usual) > _ROUNDING_S) | (ahead < -_ROUNDING_S))
+    files = pd.Series([path or file for path, file in begin_files])
+    usual = files.map(pd.Series(excess).groupby(files).quantile(interpolation="lower")).to_numpy(float)
+    changed = np.flatnonzero((np.abs(excess - usual) > _ROUNDING_S) | (excess < -_ROUNDING_S))
     if changed.size:
         warnings.warn(
             f"{table.where(int(changed[0]))}: Begin Time (s) and File Offset (s) disagree, and File Offset (s) is "
@@ -278,7 +286,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     if path.suffix and not path.is_dir():
         write_text(path, _table(annotations.events, extra))
         heard = list(dict.fromkeys(annotations.events["recording"])) or [key_of(path, path.parent)]
-        write_reviewed(annotations, path, implied=whole(heard, annotations.durations()))
+        write_reviewed(annotations, path, implied=whole_spans(heard, annotations.durations()))
         return
     groups = dict(list(annotations.events.groupby("recording", sort=False)))
     write_folder(annotations, path, ".Table.1.selections.txt", lambda name: _table(groups.get(name), extra))
@@ -302,15 +310,15 @@ def _table(events: pd.DataFrame | None, extra: list[str]) -> str:
     recording = [one_line(r) for r in events["recording"]]
     columns: list[list[object]] = [list(range(1, n + 1)), ["Spectrogram 1"] * n]
     columns.append(events["Channel"].tolist() if "Channel" in events else [1] * n)
-    columns += [_cells(events[c]) for c in box]
+    columns += [_one_line_cells(events[c]) for c in box]
     columns += [
         [*recording],
         [r.replace("\\", "/").rsplit("/", 1)[-1] for r in recording],
         events["start_s"].tolist(),
     ]
-    columns += [_cells(events[c]) for c in extra]
+    columns += [_one_line_cells(events[c]) for c in extra]
     return format_table(header, columns, delimiter="\t")
 
 
-def _cells(column: pd.Series[float]) -> list[object]:
+def _one_line_cells(column: pd.Series[float]) -> list[object]:
     return [one_line(v) if isinstance(v, str) else v for v in column.tolist()]

@@ -34,7 +34,7 @@ def label_keys(recordings: Iterable[str]) -> dict[str, str]:
     {'site/a.wav': 'site/a', 'b.wav': 'b.wav', 'b.flac': 'b.flac', '../c.wav': 'c'}
     """
     names = list(dict.fromkeys(recordings))
-    inside = {name: _inside(name) for name in names}
+    inside = {name: _relative_key(name) for name in names}
     bare = {name: _AUDIO_ENDING.sub("", inside[name]) for name in names}
     count = Counter(key.casefold() for key in bare.values())
     keys = {name: bare[name] if count[bare[name].casefold()] == 1 else inside[name] for name in names}
@@ -47,17 +47,17 @@ def label_keys(recordings: Iterable[str]) -> dict[str, str]:
     return keys
 
 
-def _inside(name: str) -> str:
+def _relative_key(name: str) -> str:
     parts = [
         p
         for p in PurePosixPath(name.replace("\\", "/").replace(":", "")).parts
         if p not in ("/", "//", "..", ".")
     ]
     above = [f"{part}~" if _TABLE_ENDING.search(part) else part for part in parts[:-1]]
-    return "/".join(map(_short, [*above, *parts[-1:]])) or "recording"
+    return "/".join(map(_shorten, [*above, *parts[-1:]])) or "recording"
 
 
-def _short(part: str) -> str:
+def _shorten(part: str) -> str:
     """A name of a file or folder that leaves room for an ending."""
     raw = part.encode("utf-8", errors="surrogateescape")
     if len(raw) <= _LONGEST_NAME:

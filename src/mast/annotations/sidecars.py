@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import RECORDING_COLUMNS, REVIEWED_COLUMNS, AnnotationSet, as_boxes, whole
+from mast.annotations.base import (
+    RECORDING_COLUMNS,
+    REVIEWED_COLUMNS,
+    AnnotationSet,
+    spans_as_boxes,
+    whole_spans,
+)
 from mast.annotations.recording_names import label_keys
 from mast.annotations.tables import format_table, read_table, write_text
 from mast.errors import AnnotationError
@@ -45,26 +51,26 @@ def read_reviewed(path: Path) -> pd.DataFrame | None:
     if not file.is_file() or (path.is_dir() and file != own):
         return None
     table = read_table(file)
-    name = table.need({"file": _FILE})["file"]
+    name = table.require({"file": _FILE})["file"]
     spans = pd.DataFrame({"recording": pd.Series(table.texts(name), dtype="object")})
     for column, default in (("start_s", 0.0), ("end_s", np.nan)):
         found = table.find(column)
         numbers = table.numbers(found, blank_is_nan=True) if found else np.full(len(table), np.nan)
         spans[column] = np.where(np.isnan(numbers), default, numbers)
-    check_events(as_boxes(spans), table.where)
+    check_events(spans_as_boxes(spans), table.where)
     return spans
 
 
 def write_reviewed(annotations: AnnotationSet, path: Path, *, implied: pd.DataFrame) -> None:
     """Write the spans of ``annotations`` unless the file at ``path`` already says the same (``implied``)."""
     file = reviewed_path(path)
-    if _spans(annotations.reviewed) == _spans(implied) and not file.exists():
+    if _span_set(annotations.reviewed) == _span_set(implied) and not file.exists():
         return
     columns = [annotations.reviewed[c].tolist() for c in REVIEWED_COLUMNS]
     write_text(file, format_table(["file", "start_s", "end_s"], columns))
 
 
-def _spans(table: pd.DataFrame) -> set[tuple[str, float, float]]:
+def _span_set(table: pd.DataFrame) -> set[tuple[str, float, float]]:
     ends = table["end_s"].fillna(-1.0)  # NaN is not equal to itself
     return set(zip(table["recording"], table["start_s"], ends, strict=True))
 
@@ -88,7 +94,7 @@ def flag_texts(column: pd.Series[Any]) -> pd.Series[str]:
 def read_recordings(path: Path) -> pd.DataFrame:
     """A `recordings.csv`: ``recording`` first, known columns typed, other columns kept."""
     table = read_table(path)
-    name = table.need({"file": _FILE})["file"]
+    name = table.require({"file": _FILE})["file"]
     recordings = pd.DataFrame({"recording": pd.Series(table.texts(name), dtype="object")})
     for column, dtype in RECORDING_COLUMNS.items():
         found = table.find(column)
@@ -96,7 +102,7 @@ def read_recordings(path: Path) -> pd.DataFrame:
             continue
         recordings[column] = table.texts(found) if dtype == "str" else table.numbers(found, blank_is_nan=True)
     used = [name, *(c for c in table.header if c in RECORDING_COLUMNS)]
-    for column, values in table.further(used).items():
+    for column, values in table.extra_columns(used).items():
         recordings[column] = values
     repeated = recordings["recording"].duplicated()
     if repeated.any():
@@ -122,10 +128,10 @@ def write_folder(annotations: AnnotationSet, path: Path, ending: str, text_of: C
     for name in names:
         write_text(path / f"{keys[name]}{ending}", text_of(name))
     write_recordings(annotations, path / "recordings.csv")
-    write_reviewed(annotations, path, implied=whole(names, annotations.durations()))
+    write_reviewed(annotations, path, implied=whole_spans(names, annotations.durations()))
 
 
-def beside(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
+def known_recordings(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """What the caller and, of a folder, its own `recordings.csv` know about the recordings, without events."""
     file = path / "recordings.csv"
     found = AnnotationSet(recordings=read_recordings(file)) if file.is_file() else AnnotationSet()

@@ -104,10 +104,10 @@ class Table:
 
     def find(self, *names: str) -> str | None:
         """The first of ``names`` that is a column, whatever its case and spacing."""
-        have = {_plain(column): column for column in reversed(self.header)}
-        return next((have[_plain(name)] for name in names if _plain(name) in have), None)
+        have = {_normalised(column): column for column in reversed(self.header)}
+        return next((have[_normalised(name)] for name in names if _normalised(name) in have), None)
 
-    def need(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    def require(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """Column names for each of ``wanted`` (meaning → names it may have); one error names all that are missing."""
         found = {meaning: self.find(*names) for meaning, names in wanted.items()}
         missing = [wanted[meaning][0] for meaning, column in found.items() if column is None]
@@ -148,13 +148,15 @@ class Table:
             return False
         return not any(re.fullmatch(r"-?\d*\.\d+", cell) for cell in cells)
 
-    def further(self, used: Iterable[str]) -> dict[str, pd.Series[str] | pd.Series[float] | pd.Series[int]]:
+    def extra_columns(
+        self, used: Iterable[str]
+    ) -> dict[str, pd.Series[str] | pd.Series[float] | pd.Series[int]]:
         """Columns that no one asked for, numbers where the whole column holds numbers without loss."""
         skip = set(used)
         return {c: typed_column(self.texts(c)) for c in dict.fromkeys(self.header) if c and c not in skip}
 
 
-def with_rest(
+def with_extra_columns(
     boxes: Mapping[str, Any], table: Table, column_of: Callable[[str], str | None], used: Iterable[str]
 ) -> pd.DataFrame:
     """Boxes as events, checked, with whatever else their table holds: columns of the event schema, then all others.
@@ -171,13 +173,13 @@ def with_rest(
         if name not in events and found is not None:
             events[name] = table.texts(found) if dtype == "str" else table.numbers(found, blank_is_nan=True)
             taken.append(found)
-    for name, values in table.further([*taken, *EVENT_COLUMNS]).items():
+    for name, values in table.extra_columns([*taken, *EVENT_COLUMNS]).items():
         events[name] = values
     check_events(events, table.where)
     return events
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
@@ -202,7 +204,7 @@ def parse_numbers(
     values = np.empty(len(texts))
     for row, text in enumerate(texts):
         as_written = text if found is None else found[row]
-        values[row] = _number(text.strip(), as_written.strip(), f"{where(row)}, {column}", blank_is_nan)
+        values[row] = _parse_number(text.strip(), as_written.strip(), f"{where(row)}, {column}", blank_is_nan)
     return values
 
 
@@ -210,7 +212,7 @@ def _only_blank(texts: Sequence[str], values: NDArray[np.float64]) -> bool:
     return all(not texts[i] for i in np.flatnonzero(np.isnan(values)).tolist())
 
 
-def _number(text: str, found: str, where: str, blank_is_nan: bool) -> float:
+def _parse_number(text: str, found: str, where: str, blank_is_nan: bool) -> float:
     if not text:
         if blank_is_nan:
             return math.nan
@@ -218,13 +220,13 @@ def _number(text: str, found: str, where: str, blank_is_nan: bool) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise AnnotationError(f"{where}: found {found!r}, expected a number{_hint(found)}") from None
+        raise AnnotationError(f"{where}: found {found!r}, expected a number{_number_hint(found)}") from None
     if not math.isfinite(value):
         raise AnnotationError(f"{where}: found {found!r}, expected a finite number")
     return value
 
 
-def _hint(found: str) -> str:
+def _number_hint(found: str) -> str:
     """How to write what is a number to some people."""
     if re.fullmatch(r"-?\d{1,3}(\.\d{3})+,\d+", found):
         return f" (write {found.replace('.', '')})"
@@ -302,7 +304,7 @@ def read_table(path: Path) -> Table:
     return Table(path, header, rows, lines)
 
 
-def cell(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as text that reads back as the same value; NaN and None are blank."""
     if isinstance(value, float):
         return "" if math.isnan(value) else repr(float(value))
@@ -315,12 +317,12 @@ def format_table(header: Sequence[str], columns: Sequence[Iterable[object]], *, 
     if delimiter == "\t":
         out.write("\t".join(header) + "\n")
         out.writelines(
-            "\t".join(row) + "\n" for row in zip(*([cell(v) for v in c] for c in columns), strict=True)
+            "\t".join(row) + "\n" for row in zip(*([cell_text(v) for v in c] for c in columns), strict=True)
         )
         return out.getvalue()
     writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(zip(*([cell(v) for v in c] for c in columns), strict=True))
+    writer.writerows(zip(*([cell_text(v) for v in c] for c in columns), strict=True))
     return out.getvalue()
 
 

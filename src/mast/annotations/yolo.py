@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, extents, whole
+from mast.annotations.base import AnnotationSet, required_extents, whole_spans
 from mast.annotations.recording_names import RecordingNames, key_of
-from mast.annotations.sidecars import beside, read_reviewed, write_folder
+from mast.annotations.sidecars import known_recordings, read_reviewed, write_folder
 from mast.annotations.tables import format_table, one_line, read_table, read_text, write_text
 from mast.errors import AnnotationError
 from mast.events import check_events
@@ -46,7 +46,7 @@ class _Extent(NamedTuple):
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read every `.txt` file below a folder, or a single label file with `classes.txt` beside it."""
     folder = path if path.is_dir() else path.parent
-    known = beside(folder, recordings)
+    known = known_recordings(folder, recordings)
     files = sorted(f for f in path.rglob("*.txt") if f.name not in _BESIDE) if path.is_dir() else [path]
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no label files (*.txt) in this folder")
@@ -64,7 +64,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         rows += _read_labels(file, name, pictures.get(name), classes)
     reviewed = read_reviewed(path)
     if reviewed is None:
-        reviewed = whole(list(dict.fromkeys(heard)), durations)
+        reviewed = whole_spans(list(dict.fromkeys(heard)), durations)
     return AnnotationSet(pd.DataFrame(rows) if rows else AnnotationSet().events, reviewed, known.recordings)
 
 
@@ -141,7 +141,7 @@ def _read_extents(path: Path) -> dict[str, _Extent]:
     if not path.is_file():
         return {}
     table = read_table(path)
-    columns = table.need({c: (c,) for c in ("file", "seconds", "low_hz", "high_hz")})
+    columns = table.require({c: (c,) for c in ("file", "seconds", "low_hz", "high_hz")})
     numbers = [table.numbers(columns[c]).tolist() for c in ("seconds", "low_hz", "high_hz")]
     return {
         n: _Extent(*v) for n, v in zip(table.texts(columns["file"]), zip(*numbers, strict=True), strict=True)
@@ -156,7 +156,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     latest = events.groupby("recording")["end_s"].max().to_dict()
     pictures = {
         name: _Extent(max(duration, latest.get(name, 0.0)), 0.0, top)
-        for name, (duration, top) in extents(annotations, names, "YOLO").items()
+        for name, (duration, top) in required_extents(annotations, names, "YOLO").items()
     }
     labels = events["label"].map(one_line)
     classes = sorted(set(labels))

@@ -28,8 +28,8 @@ from mast.annotations.tables import Table, read_table
 from mast.audio import (
     Metadata,
     Unlisted,
+    as_audio_errors,
     describe,
-    failing_alone,
     find_recordings,
     metadata,
     names_on_disk,
@@ -265,7 +265,7 @@ def _is_file(path: Path) -> bool:
 
 def _from_listing(listed: Table) -> pd.DataFrame:
     """The rows of ``recordings.csv``, checked."""
-    listed.need({"file": ("file", "recording")})
+    listed.require({"file": ("file", "recording")})
     columns: dict[str, object] = {}
     for name in _TEXT_COLUMNS:
         column = listed.find("file", "recording") if name == "file" else listed.find(name)
@@ -274,7 +274,7 @@ def _from_listing(listed: Table) -> pd.DataFrame:
         column = listed.find(name)
         columns[name] = listed.numbers(column, blank_is_nan=True) if column else np.full(len(listed), np.nan)
     used = [listed.find(name) or "" for name in ("file", "recording", *_TEXT_COLUMNS, *_NUMBER_COLUMNS)]
-    extra = {name: values for name, values in listed.further(used).items() if name not in columns}
+    extra = {name: values for name, values in listed.extra_columns(used).items() if name not in columns}
     table = pd.DataFrame({**{name: columns[name] for name in RECORDINGS_COLUMNS}, **extra})
     first_row: dict[str, int] = {}
     for row, name in enumerate(table["file"]):
@@ -369,7 +369,7 @@ def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
         if np.isnan(record["channels"]):
             record["channels"] = float(info.channels)
     elif not record["site"] or not record["datetime"]:
-        with failing_alone(path):
+        with as_audio_errors(path):
             known = metadata(path, root)
     else:
         return

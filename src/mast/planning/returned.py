@@ -95,7 +95,7 @@ def read_plan(root: Path) -> pd.DataFrame:
     if not file.is_file():
         raise AnnotationError(f"{root}: holds no {PLAN}; expected the whole folder that `mast plan` wrote")
     table = read_table(file)
-    columns = table.need({c: (c,) for c in PLAN_COLUMNS if c not in ("prefilled", "strategy", "hour")})
+    columns = table.require({c: (c,) for c in PLAN_COLUMNS if c not in ("prefilled", "strategy", "hour")})
     plan = pd.DataFrame({name: pd.Series(table.texts(c), dtype="object") for name, c in columns.items()})
     for name in ("start_s", "end_s", "duration_s", "sample_rate"):
         plan[name] = table.numbers(columns[name])

@@ -443,7 +443,7 @@ def _read_failures(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     table = read_table(path)
-    columns = table.need({"file": ("file",), "outcome": ("outcome",), "reason": ("reason",)})
+    columns = table.require({"file": ("file",), "outcome": ("outcome",), "reason": ("reason",)})
     rows = zip(*(table.texts(columns[c]) for c in ("file", "outcome", "reason")), strict=True)
     return {name: reason for name, outcome, reason in rows if outcome == "failed"}
 

@@ -23,7 +23,7 @@ def read_to_check(folder: Path) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame({"event": [], "stratum": [], "label": []}, dtype=object)
     table = read_table(path)
-    columns = table.need({name: (name,) for name in ("event", "stratum", "label")})
+    columns = table.require({name: (name,) for name in ("event", "stratum", "label")})
     return pd.DataFrame({name: table.texts(column) for name, column in columns.items()}, dtype=object)
 
 
