@@ -37,7 +37,7 @@ from mast.audio import (
     stream,
     text_names,
 )
-from mast.audio.libsndfile import silence
+from mast.audio.libsndfile import silence_stderr
 from mast.errors import AudioError
 
 
@@ -137,14 +137,14 @@ def test_silence_ends_when_the_last_thread_leaves(capfd: pytest.CaptureFixture[s
     inside, leave = threading.Event(), threading.Event()
 
     def decode() -> None:
-        with silence():
+        with silence_stderr():
             inside.set()
             leave.wait(10)
 
     thread = threading.Thread(target=decode)
     thread.start()
     inside.wait(10)
-    with silence():
+    with silence_stderr():
         pass
     print("Python speaks", file=sys.stderr)
     leave.set()

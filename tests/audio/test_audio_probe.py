@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from mast.audio import find_recordings, no_recordings, probe, read, stream, windows
+from mast.audio import find_recordings, no_recordings_error, probe, read, stream, windows
 from mast.errors import AudioError
 from mast.grid import FrontEnd
 
@@ -246,8 +246,8 @@ def test_find_recordings_needs_a_folder(tmp_path: Path) -> None:
 
 def test_no_recordings_may_be_due_to_a_folder_that_cannot_be_listed() -> None:
     told = "card: no recordings found; expected files ending in .wav, .flac, .mp3, .ogg or .opus, here or in subfolders"
-    assert str(no_recordings("card")) == told
-    assert str(no_recordings("card", ["card/a: locked", "card/b: locked"])) == f"{told}; card/a: locked"
+    assert str(no_recordings_error("card")) == told
+    assert str(no_recordings_error("card", ["card/a: locked", "card/b: locked"])) == f"{told}; card/a: locked"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes on POSIX only")

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs as arrow_fs
 from pyarrow.lib import ArrowException
 
-from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, no_recordings, text_names
+from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, no_recordings_error, text_names
 from mast.data.recordings import listed_places, stated_places
 from mast.errors import AudioError, ConfigError, MastError, first_line, machine_fault
 from mast.events import empty_events
@@ -100,7 +100,7 @@ def list_recordings(arguments: Sequence[str]) -> Listing:
     listing = _list_store(given) if any(remote) else _list_disk([Path(argument) for argument in given])
     if not listing.recordings:
         unlisted = (f"{name} {reason}" for name, reason in listing.unlisted.items())
-        raise no_recordings(", ".join(arguments), unlisted)
+        raise no_recordings_error(", ".join(arguments), unlisted)
     return listing
 
 

@@ -33,7 +33,7 @@ class Metadata:
             return ""
         return (self.datetime + timedelta(seconds=start_s)).isoformat(timespec=timespec)
 
-    def overridden(self, other: Metadata) -> Metadata:
+    def updated_with(self, other: Metadata) -> Metadata:
         """The same, updated with what ``other`` knows."""
         known = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: value for name, value in known.items() if value is not None})

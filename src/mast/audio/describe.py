@@ -21,12 +21,12 @@ def describe(path: str | Path, root: str | Path | None = None) -> tuple[AudioInf
     Raises:
         AudioError: something about it cannot be read, whatever it is.
     """
-    with failing_alone(path):
+    with as_audio_errors(path):
         return probe(path), metadata(path, root)
 
 
 @contextmanager
-def failing_alone(path: str | Path) -> Iterator[None]:
+def as_audio_errors(path: str | Path) -> Iterator[None]:
     """Turn whatever is raised while a recording is read into an :class:`AudioError` that names the recording."""
     try:
         yield

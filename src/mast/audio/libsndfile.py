@@ -33,7 +33,7 @@ def open_sound(path: Path) -> sf.SoundFile:
         AudioError: libsndfile refuses it.
     """
     try:
-        with silence():
+        with silence_stderr():
             # as bytes: soundfile refuses names that are not valid text, which old cards are full of
             return sf.SoundFile(os.fsencode(path) if os.name == "posix" else path)
     except sf.LibsndfileError as error:
@@ -48,7 +48,7 @@ def open_sound(path: Path) -> sf.SoundFile:
         ) from error
 
 
-def decoded(
+def decode_blocks(
     path: Path, first: int, stop: int | None, block: int, *, preroll: int = 0
 ) -> Generator[Samples, None, str]:
     """Yield (n, channels) float32 from frame ``first`` on, until ``stop`` or until no more sound comes.
@@ -69,7 +69,7 @@ def decoded(
             if first:
                 skip(file, min(first - preroll, file.frames), preroll)
             while stop is None or position < stop:
-                piece = _next(file, block if stop is None else min(block, stop - position))
+                piece = _read_frames(file, block if stop is None else min(block, stop - position))
                 if len(piece) == 0:
                     return ""
                 position += len(piece)
@@ -80,18 +80,18 @@ def decoded(
             # soundfile seeks to where it stopped reading; at the end of a file of unknown length libFLAC refuses that
             if file.frames >= UNKNOWN_FRAMES and error.code == _BAD_SEEK:
                 problem = ""
-    yield from _salvaged(path, position, block if stop is None else min(block, stop - position))
+    yield from _salvage(path, position, block if stop is None else min(block, stop - position))
     return problem
 
 
 def skip(file: sf.SoundFile, frame: int, frames: int) -> int:
     """Go to a frame and decode some from there that are not wanted; how many there were."""
-    with silence():
+    with silence_stderr():
         file.seek(frame)
         return len(file.read(frames, dtype="float32")) if 0 < frames <= file.frames - file.tell() else 0
 
 
-def _next(file: sf.SoundFile, frames: int) -> Samples:
+def _read_frames(file: sf.SoundFile, frames: int) -> Samples:
     """The next (n, channels) float32 of a file.
 
     Sixteen-bit sound is scaled here: the same numbers as libsndfile's, in a third of the time.
@@ -99,7 +99,7 @@ def _next(file: sf.SoundFile, frames: int) -> Samples:
     # beyond, in a damaged mp3, soundfile would ask for a negative number of frames
     if file.tell() >= file.frames:
         return np.empty((0, file.channels), np.float32)
-    with silence():
+    with silence_stderr():
         if file.subtype != "PCM_16":
             found: Samples = file.read(frames, dtype="float32", always_2d=True)
             return found
@@ -107,13 +107,13 @@ def _next(file: sf.SoundFile, frames: int) -> Samples:
     return np.multiply(steps, np.float32(2**-15), dtype=np.float32)
 
 
-def _salvaged(path: Path, position: int, frames: int) -> Iterator[Samples]:
+def _salvage(path: Path, position: int, frames: int) -> Iterator[Samples]:
     """Save what can be decoded of a block that failed as a whole: halves of halves, up to the damaged place."""
     while frames > 1:  # among these is the damaged place
         with open_sound(path) as file:
             try:
                 skip(file, position, 0)
-                while frames > 1 and len(piece := _next(file, frames // 2)):
+                while frames > 1 and len(piece := _read_frames(file, frames // 2)):
                     position += len(piece)
                     frames -= len(piece)
                     yield piece
@@ -132,12 +132,12 @@ def count_frames(path: Path) -> int:
         OSError: it is not there.
     """
     status = path.stat()
-    return _counted(path, status.st_size, status.st_mtime_ns)
+    return _count_decodable(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
-def _counted(path: Path, size: int, changed: int) -> int:
-    return sum(len(piece) for piece in decoded(path, 0, None, _COUNTED_FRAMES))
+def _count_decodable(path: Path, size: int, changed: int) -> int:
+    return sum(len(piece) for piece in decode_blocks(path, 0, None, _COUNTED_FRAMES))
 
 
 _lock = threading.Lock()
@@ -145,7 +145,7 @@ _working = 0  # threads inside libsndfile
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def silence_stderr() -> Iterator[None]:
     """Discard C's stderr; where the C library is not glibc, nothing happens."""
     global _working
     place = _c_stderr()

@@ -62,7 +62,7 @@ def probe(path: str | Path) -> AudioInfo:
     with open_sound(path) as file:
         rate = _checked_rate(path, file.samplerate)
         if file.format in _COMPRESSED:
-            frames, declared, truncated = _measured(path, file)
+            frames, declared, truncated = _measure_frames(path, file)
         else:  # libsndfile has compared the header with the size of the file
             frames = declared = file.frames
             truncated = chunks is not None and chunks.truncated
@@ -120,7 +120,7 @@ def _checked_rate(path: Path, rate: int) -> int:
     return rate
 
 
-def _measured(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
+def _measure_frames(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
     """Frames of a compressed recording, as many as its header declares, and whether it ends before them.
 
     A header may declare anything, or that it does not know: one look near the end shows whether sound is there. Where
@@ -128,7 +128,7 @@ def _measured(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
     """
     declared = file.frames
     closed = file.format != "OGG" or _ogg_is_closed(path)
-    if declared < UNKNOWN_FRAMES and _has_its_end(file, declared):
+    if declared < UNKNOWN_FRAMES and _end_is_decodable(file, declared):
         return declared, declared, not closed
     frames = count_frames(path)
     # an unknown length cannot fall short; lengths of mp3 may be estimates: a little short is not truncated
@@ -137,7 +137,7 @@ def _measured(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
     return frames, frames if unknown else declared, not closed or (not unknown and frames < declared - slack)
 
 
-def _has_its_end(file: sf.SoundFile, declared: int) -> bool:
+def _end_is_decodable(file: sf.SoundFile, declared: int) -> bool:
     """Whether the last sound that the header declares can be decoded."""
     # not the very last frames: libFLAC reads a file from its start to find them
     back = min(declared, file.samplerate if file.format == "MP3" else _LOOK_BACK_FRAMES)
@@ -219,7 +219,7 @@ def find_recordings(folder: str | Path, *, unlisted: list[Unlisted] | None = Non
     return sorted(found)
 
 
-def no_recordings(where: str | Path, unlisted: Iterable[str] = ()) -> AudioError:
+def no_recordings_error(where: str | Path, unlisted: Iterable[str] = ()) -> AudioError:
     """The error where no recordings are found.
 
     Args:

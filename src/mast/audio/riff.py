@@ -62,10 +62,10 @@ def read_chunks(path: str | Path) -> RiffChunks | None:
         head = file.read(12)
         if len(head) < 12 or head[:4] not in _RIFF_KINDS or head[8:] != b"WAVE":
             return None
-        return _walk(file, os.fstat(file.fileno()).st_size)
+        return _read_all(file, os.fstat(file.fileno()).st_size)
 
 
-def _walk(file: BinaryIO, end: int) -> RiffChunks:
+def _read_all(file: BinaryIO, end: int) -> RiffChunks:
     notes: dict[bytes, bytes] = {}
     declared: int | None = None
     available: int | None = None

@@ -16,7 +16,7 @@ import numpy as np
 import soxr
 
 from mast.arrays import Samples
-from mast.audio.libsndfile import decoded
+from mast.audio.libsndfile import decode_blocks
 from mast.audio.probe import AudioInfo, probe
 from mast.errors import AudioError
 from mast.wording import counted
@@ -202,7 +202,7 @@ def _frames(info: AudioInfo, first: int, stop: int | None, block: int) -> Iterat
     """Yield (n, channels) float32 from frame ``first`` on, until ``stop`` or until no more sound comes."""
     position = first
     preroll = min(first, round(_MP3_PREROLL_S * info.sample_rate)) if info.format == "MP3" else 0
-    pieces = decoded(info.path, first, stop, block, preroll=preroll)
+    pieces = decode_blocks(info.path, first, stop, block, preroll=preroll)
     problem = ""
     while True:
         try:

@@ -25,8 +25,8 @@ def text_names(paths: Iterable[Path], root: Path) -> dict[Path, str]:
                 os.fsencode(name).decode("utf-8", errors="backslashreplace"),
                 name.encode("utf-8", errors="backslashreplace").decode(),
             ]
-            further = (f"{spelt[1]}#{k}" for k in range(2, len(relative) + 3))  # more than there are files
-            names[path] = next(one for one in (*spelt, *further) if one not in taken)
+            numbered = (f"{spelt[1]}#{k}" for k in range(2, len(relative) + 3))  # more than there are files
+            names[path] = next(one for one in (*spelt, *numbered) if one not in taken)
             taken.add(names[path])
     return {path: names[path] for path in relative}
 

@@ -106,7 +106,7 @@ def window_batches(
         )
     block_s = max(_BLOCK_S, size * hop / front_end.sample_rate)
     blocks = stream(path, sample_rate=front_end.sample_rate, block_s=block_s)
-    return _cut(blocks, front_end, hop, keep_short, size)
+    return _cut_windows(blocks, front_end, hop, keep_short, size)
 
 
 def spread_hop(duration_s: float, front_end: FrontEnd, *, hop_s: float, longest_s: float) -> float:
@@ -132,32 +132,34 @@ def spread_hop(duration_s: float, front_end: FrontEnd, *, hop_s: float, longest_
     return longer if hop_s < longer <= longest_s else hop_s
 
 
-def _cut(
+def _cut_windows(
     blocks: Iterator[Samples], front_end: FrontEnd, hop: int, keep_short: bool, size: int
 ) -> Iterator[Windows]:
     length = front_end.chunk_samples
     start = 0  # of the next window
-    held_from = 0  # position of held[0]
-    held = np.empty(0, np.float32)
+    buffer_start = 0  # position of buffer[0]
+    buffer = np.empty(0, np.float32)
     for block in blocks:
-        held = np.concatenate([held, block]) if len(held) else block
-        while held_from + len(held) >= start + (size - 1) * hop + length:
-            yield _windows(held[start - held_from :], start, hop, size, 0, front_end)
+        buffer = np.concatenate([buffer, block]) if len(buffer) else block
+        while buffer_start + len(buffer) >= start + (size - 1) * hop + length:
+            yield _make_windows(buffer[start - buffer_start :], start, hop, size, 0, front_end)
             start += size * hop
-        gone = min(start - held_from, len(held))
-        held, held_from = held[gone:], held_from + gone
+        used = min(start - buffer_start, len(buffer))
+        buffer, buffer_start = buffer[used:], buffer_start + used
 
-    end = held_from + len(held)
+    end = buffer_start + len(buffer)
     whole = (end - start - length) // hop + 1 if end - start >= length else 0
     last = start + whole * hop
     reached = last - hop + length if last else 0  # where the last whole window ends
     valid = end - last
     rest = valid if reached < end and valid > 0 and (2 * valid >= length or keep_short) else 0
     if whole or rest:
-        yield _windows(held[start - held_from :], start, hop, whole, rest, front_end)
+        yield _make_windows(buffer[start - buffer_start :], start, hop, whole, rest, front_end)
 
 
-def _windows(sound: Samples, start: int, hop: int, whole: int, rest: int, front_end: FrontEnd) -> Windows:
+def _make_windows(
+    sound: Samples, start: int, hop: int, whole: int, rest: int, front_end: FrontEnd
+) -> Windows:
     """As many whole windows of ``sound``, which begins at the first of them, and one with ``rest`` samples of sound."""
     n, length, rate = whole + (rest > 0), front_end.chunk_samples, front_end.sample_rate
     samples = np.empty((n, length), np.float32)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mast.arrays import Samples
-from mast.audio.libsndfile import silence
+from mast.audio.libsndfile import silence_stderr
 from mast.errors import ConfigError, first_line
 
 Logits = NDArray[np.float32]
@@ -179,7 +179,7 @@ def _open_tflite(path: Path) -> _Model:
             f"{path}: needs the package ai-edge-litert; install it with `pip install 'mast-audio[birdnet]'`"
         ) from None
     try:
-        with silence():  # it prints what it uses for acceleration
+        with silence_stderr():  # it prints what it uses for acceleration
             interpreter: Any = Interpreter(model_path=str(path), num_threads=1)
             interpreter.allocate_tensors()
     except Exception as error:

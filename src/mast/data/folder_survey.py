@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mast.audio import Unlisted, find_recordings, no_recordings, text_names
+from mast.audio import Unlisted, find_recordings, no_recordings_error, text_names
 from mast.data.header_scan import Scanned, scan_headers
 from mast.errors import AudioError, shortened
 
@@ -82,7 +82,7 @@ def survey(folder: Path, *, progress: Callable[[int, int], None] = lambda done, 
     unlisted: list[Unlisted] = []
     paths = find_recordings(folder, unlisted=unlisted)
     if not paths:
-        raise no_recordings(folder, map(str, unlisted))
+        raise no_recordings_error(folder, map(str, unlisted))
     names = {name: path for path, name in text_names(paths, folder).items()}
     done = 0
 

@@ -60,7 +60,7 @@ def scan_headers(
             info, about = describe(path, root)
         except AudioError as error:
             return Unreadable(name, path, error)
-        return Scanned(name, info, about.overridden(stated.get(path, Metadata())))
+        return Scanned(name, info, about.updated_with(stated.get(path, Metadata())))
 
     scan = Scan()
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import redraw
-from mast.audio import AudioInfo, Metadata, failing_alone, find_recordings, no_recordings
+from mast.audio import AudioInfo, Metadata, as_audio_errors, find_recordings, no_recordings_error
 from mast.detect_options import DEFAULT_HOP, DEFAULT_OPTIONS, LONGEST_DEFAULT_HOP, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
@@ -359,7 +359,7 @@ class Detector:
     def _outcome_or_failure(self, end: End, heard: list[Listening]) -> Searched:
         """What became of a recording; whatever goes wrong with it is its own failure."""
         try:
-            with failing_alone(end.source.path):
+            with as_audio_errors(end.source.path):
                 return self._outcome(end, heard)
         except MastError as error:
             return Searched(end.source, empty_events(), error=str(error))
@@ -500,7 +500,7 @@ def _listed(path: Path, root: str | Path | None) -> tuple[list[Path], str | Path
     if not path.is_dir():
         return [path], root
     if not (found := find_recordings(path)):
-        raise no_recordings(path)
+        raise no_recordings_error(path)
     return found, path if root is None else root
 
 

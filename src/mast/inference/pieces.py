@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mast.arrays import Samples
-from mast.audio import AudioInfo, Metadata, describe, failing_alone, spread_hop, window_batches
+from mast.audio import AudioInfo, Metadata, as_audio_errors, describe, spread_hop, window_batches
 from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.inference.prefetch import in_turn
@@ -100,9 +100,9 @@ class Reader:
     def _read(self, source: Source) -> Iterator[Piece | End]:
         about = Metadata()
         try:
-            with failing_alone(source.path):
+            with as_audio_errors(source.path):
                 info, about = describe(source.path, source.root)
-                about = about.overridden(source.stated)
+                about = about.updated_with(source.stated)
                 for number, front_end in enumerate(self.front_ends):
                     hop_s = self.hop_in(info.duration_s, number)
                     for some in window_batches(

@@ -159,7 +159,7 @@ def _failed_row(name: str, root: str, stated: Mapping[Path, Metadata]) -> dict[s
         duration_s = info.duration_s
     except AudioError:
         known = metadata(path, root)
-    known = known.overridden(stated.get(path, Metadata()))
+    known = known.updated_with(stated.get(path, Metadata()))
     return _recording_row(name, known.site, known.clock_at(0.0), duration_s)
 
 
