@@ -92,7 +92,7 @@ def naive_cover(survey: Survey, n: int) -> list[int]:
     vectors = vectors - vectors.mean(axis=0)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     own, heard = vectors[: len(survey.vectors)], vectors[len(survey.vectors) :]
-    weight = clip_weights(survey.unsure)[survey.clip]
+    weight = clip_weights(survey.uncertainty)[survey.clip]
     covered = np.zeros(len(own))
     for known in heard:
         covered = np.maximum(covered, np.clip(own @ known, 0, 1))
@@ -116,14 +116,14 @@ def test_the_cover_is_the_naive_greedy_one(heard: int) -> None:
 
 
 def grouped(
-    sizes: list[int], unsure: list[float] | None = None, heard: list[int] = ()
+    sizes: list[int], uncertainty: list[float] | None = None, heard: list[int] = ()
 ) -> tuple[Survey, np.ndarray]:  # type: ignore[assignment]
     """Clips of one chunk around group centres, and the group of each."""
     rng = np.random.default_rng(5)
     centres = np.linalg.qr(rng.normal(size=(16, 16)))[0][: len(sizes)]
     group = np.repeat(np.arange(len(sizes)), sizes)
     vectors = (centres[group] + 0.02 * rng.normal(size=(len(group), 16))).astype(np.float32)
-    doubt = np.zeros(len(group)) if unsure is None else np.array(unsure)[group]
+    doubt = np.zeros(len(group)) if uncertainty is None else np.array(uncertainty)[group]
     known = centres[list(heard)].astype(np.float32).reshape(-1, 16)
     return Survey(vectors, np.arange(len(group)), doubt, known), group
 
@@ -141,8 +141,8 @@ def test_what_was_heard_needs_no_second_clip() -> None:
 def test_doubt_moves_a_group_forward() -> None:
     calm, group = grouped([12, 10, 8])
     assert group[cover_order(calm, 1)].tolist() == [0]
-    unsure, _ = grouped([12, 10, 8], unsure=[0.0, 0.0, 6.0])
-    assert group[cover_order(unsure, 1)].tolist() == [2]
+    uncertainty, _ = grouped([12, 10, 8], uncertainty=[0.0, 0.0, 6.0])
+    assert group[cover_order(uncertainty, 1)].tolist() == [2]
 
 
 def test_weights_have_mean_one_and_survive_no_doubt_at_all() -> None:
@@ -154,7 +154,7 @@ def test_weights_have_mean_one_and_survive_no_doubt_at_all() -> None:
 def test_clips_that_could_not_be_heard_are_never_chosen() -> None:
     survey = random_survey(10, 2)
     keep = ~np.isin(survey.clip, [3, 4])
-    partial = Survey(survey.vectors[keep], survey.clip[keep], survey.unsure, failures={3: "x", 4: "y"})
+    partial = Survey(survey.vectors[keep], survey.clip[keep], survey.uncertainty, failures={3: "x", 4: "y"})
     assert set(cover_order(partial, 10).tolist()) == set(range(10)) - {3, 4}
 
 

@@ -21,7 +21,13 @@ from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, update_card
 from mast.planning.candidates import candidate_clips
 from mast.planning.cover import cover_order
-from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, model_front_end
+from mast.planning.survey import (
+    Surveyor,
+    chunk_grid,
+    expected_errors,
+    expected_errors_by_clip,
+    model_front_end,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +58,7 @@ def test_each_chunk_is_embedded_by_the_models_own_encoder(model: Path, dataset: 
     assert len(scores) > 3
     single = clips.iloc[[1]].assign(start_s=7.68, end_s=10.24)
     alone = Surveyor(model, device="cpu").survey(dataset, single)
-    assert alone.unsure.tolist() == pytest.approx([np.minimum(scores, 1 - scores).sum()], abs=1e-3)
+    assert alone.uncertainty.tolist() == pytest.approx([np.minimum(scores, 1 - scores).sum()], abs=1e-3)
 
 
 def test_a_pretrained_encoder_will_do_and_knows_no_doubt(dataset: Dataset, tmp_path: Path) -> None:
@@ -60,7 +66,7 @@ def test_a_pretrained_encoder_will_do_and_knows_no_doubt(dataset: Dataset, tmp_p
     clips = candidate_clips(dataset, FRONT_END, 2.56)
     survey = surveyor.survey(dataset, clips, clips.iloc[:2])
     assert not surveyor.detects
-    assert survey.unsure.tolist() == [0.0] * len(clips)
+    assert survey.uncertainty.tolist() == [0.0] * len(clips)
     assert survey.heard.shape[0] == 2
     assert surveyor.count_chunks(clips) == len(survey.vectors)
     # the two first clips, one of each kind of sound
@@ -75,11 +81,13 @@ def test_doubt_is_about_events_as_the_model_draws_them(dataset: Dataset, tmp_pat
     of_notes = Surveyor(model, device="cpu").survey(dataset, clips)
     update_card(model, load_card(model).model_copy(update={"habit": Habit(join_s=10.0)}))
     of_songs = Surveyor(model, device="cpu").survey(dataset, clips)
-    assert (of_songs.unsure < of_notes.unsure).all()
+    assert (of_songs.uncertainty < of_notes.uncertainty).all()
     # what nobody would see is not joined
     card = load_card(model)
     update_card(model, card.model_copy(update={"thresholds": card.thresholds | {"score": 1.0}}))
-    assert Surveyor(model, device="cpu").survey(dataset, clips).unsure == pytest.approx(of_notes.unsure)
+    assert Surveyor(model, device="cpu").survey(dataset, clips).uncertainty == pytest.approx(
+        of_notes.uncertainty
+    )
 
 
 def test_another_band_is_the_same_model_at_another_speed(model: Path) -> None:
@@ -104,8 +112,8 @@ def test_a_recording_that_breaks_costs_only_its_clips(model: Path, dataset: Data
 
 
 def test_doubt_counts_boxes_near_one_half() -> None:
-    assert doubt(np.array([0.5, 0.99, 0.01])) == pytest.approx(0.52)
-    assert doubt(np.zeros(0)) == 0.0
+    assert expected_errors(np.array([0.5, 0.99, 0.01])) == pytest.approx(0.52)
+    assert expected_errors(np.zeros(0)) == 0.0
     events = as_events(
         pd.DataFrame(
             {
@@ -121,7 +129,7 @@ def test_doubt_counts_boxes_near_one_half() -> None:
     clips = pd.DataFrame(
         {"recording": ["a", "a", "b", "c"], "start_s": [0.0, 10, 0, 0], "end_s": [10.0, 20, 10, 10]}
     )
-    assert doubt_in_clips(events, clips).tolist() == pytest.approx([0.5, 0.4, 0.1, 0.0])
+    assert expected_errors_by_clip(events, clips).tolist() == pytest.approx([0.5, 0.4, 0.1, 0.0])
 
 
 def test_chunks_lie_end_to_end_in_a_clip() -> None:

@@ -15,9 +15,16 @@ from mast.data import load_dataset
 from mast.data.recordings import Dataset
 from mast.errors import AnnotationError, AudioError, ConfigError
 from mast.events import as_events
-from mast.planning.candidates import placed
-from mast.planning.returned import add_returned, is_tasks_folder, read_tasks
-from mast.planning.tasks import clip_names, cut_clip, events_of_clip, fingerprint, table_path, write_tasks
+from mast.planning.candidates import with_site_and_time
+from mast.planning.returned_tasks import is_tasks_folder, merge_returned, read_tasks
+from mast.planning.tasks import (
+    clip_names,
+    cut_clip,
+    fingerprint,
+    prefill_from_events,
+    table_path,
+    write_tasks,
+)
 
 RATE = 8_000
 
@@ -42,7 +49,7 @@ def chosen(dataset: Dataset) -> pd.DataFrame:
             "end_s": [30.72, 15.36, 51.2],
         }
     )
-    return placed(spans, dataset)
+    return with_site_and_time(spans, dataset)
 
 
 def test_a_clip_is_exactly_its_span(dataset: Dataset, tmp_path: Path) -> None:
@@ -214,7 +221,7 @@ def test_boxes_handed_out_become_an_experts_only_when_confirmed(
         )
     )
     out = tmp_path / "tasks"
-    plan = write_tasks(out, chosen, dataset, format=format, prefill=events_of_clip(detected))  # type: ignore[arg-type]
+    plan = write_tasks(out, chosen, dataset, format=format, prefill=prefill_from_events(detected))  # type: ignore[arg-type]
     assert plan["prefilled"].tolist() == [2, 0, 0]
     assert "filled in 2 boxes" in (out / "README.txt").read_text(encoding="utf-8")
     assert read_tasks(out).annotations.events.empty
@@ -290,12 +297,12 @@ def test_what_came_back_replaces_what_was_there(tmp_path: Path) -> None:
     now = AnnotationSet(
         events((2.0, "new")), spans.assign(end_s=10.0), pd.DataFrame({"recording": ["a.wav"]})
     )
-    both = add_returned(before, now)
+    both = merge_returned(before, now)
     assert both.events["label"].tolist() == ["kept", "kept", "new"]
     assert both.reviewed[["start_s", "end_s"]].values.tolist() == [[0.0, 20.0], [0.0, 10.0]]
-    again = add_returned(both, now)
+    again = merge_returned(both, now)
     assert again.events["label"].tolist() == ["kept", "kept", "new"]
-    assert add_returned(AnnotationSet(), AnnotationSet()).events.empty
+    assert merge_returned(AnnotationSet(), AnnotationSet()).events.empty
 
 
 def test_the_annotations_are_ready_for_training(

@@ -173,7 +173,7 @@ def _late_events_warning(late: int, events: int) -> str:
 def _holds_tasks(source: Path) -> bool:
     if not (source / "plan.csv").is_file():
         return False
-    from mast.planning.returned import is_tasks_folder
+    from mast.planning.returned_tasks import is_tasks_folder
 
     return is_tasks_folder(source)
 
@@ -182,7 +182,7 @@ def _read_tasks(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationS
     """The finished tasks of a plan, with what was annotated before; what was not listened to is said."""
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError
-    from mast.planning.returned import add_returned, read_tasks
+    from mast.planning.returned_tasks import merge_returned, read_tasks
 
     returned = read_tasks(tasks, all_done=all_done)
     typer.echo(f"{returned.done} of {returned.clips} clips were listened to", err=True)
@@ -199,7 +199,7 @@ def _read_tasks(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationS
         return returned.annotations
     # a dataset's table alone does not say what was listened to; its folder does
     before = add_to.parent if add_to.name in ("boxes.csv", "boxes.parquet") else add_to
-    return add_returned(read_annotations(before), returned.annotations)
+    return merge_returned(read_annotations(before), returned.annotations)
 
 
 def _make_dataset(

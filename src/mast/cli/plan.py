@@ -233,14 +233,14 @@ def _run_survey(
 ) -> Survey:
     from dataclasses import replace
 
-    from mast.planning.survey import doubt_in_clips
+    from mast.planning.survey import expected_errors_by_clip
 
     total = surveyor.count_chunks(free) + surveyor.count_chunks(heard)
     with progress_counter(quiet, "look", "chunks", total) as advance:
         survey = surveyor.survey(dataset, free, heard, progress=advance)
     for reason in survey.failures.values():
         typer.echo(f"left out: {reason}", err=True)
-    return survey if found is None else replace(survey, unsure=doubt_in_clips(found, free))
+    return survey if found is None else replace(survey, uncertainty=expected_errors_by_clip(found, free))
 
 
 def _read_detections(path: Path, dataset: Dataset) -> pd.DataFrame:
@@ -270,9 +270,9 @@ def _make_prefill(
     if not wanted:
         return None
     if found is not None:
-        from mast.planning.tasks import events_of_clip
+        from mast.planning.tasks import prefill_from_events
 
-        return events_of_clip(found)
+        return prefill_from_events(found)
     if model is None:
         raise ConfigError(
             "--prefill: needs boxes to fill in; give a detector with --model, or results of mast detect with "
@@ -293,7 +293,7 @@ def _estimate_gain(
     from mast.events import boxes_of
     from mast.grid import in_band
     from mast.planning.candidates import training_chunks
-    from mast.planning.worth import estimate, read_curve
+    from mast.planning.expected_gain import estimate_gain, read_curve
 
     known = read_curve(curve, strategy=strategy)
     spans = dataset.annotations.reviewed
@@ -311,6 +311,6 @@ def _estimate_gain(
             (heard_s / 60, new_s / 60) if known.unit == "minutes" else (heard_s / clip_s, float(n_clips))
         )
     try:
-        return estimate(known, now, more, seed=seed).sentence
+        return estimate_gain(known, now, more, seed=seed).sentence
     except ConfigError as error:
         return f"No estimate: {error}."

@@ -19,12 +19,12 @@ from mast.grid import FrontEnd
 from mast.spans import TimeSpan
 
 UNKNOWN_HOUR = -1  # of recordings without a clock: an hour of its own
-CHUNKS_A_CLIP = 3  # default length, our choice: half a minute is enough context and five training chunks
+CHUNKS_PER_CLIP = 3  # default length, our choice: half a minute is enough context and five training chunks
 
 
 def default_clip_s(front_end: FrontEnd) -> float:
     """Seconds of a clip where nobody says: three chunks, 30.72 s for the paper's front end."""
-    return CHUNKS_A_CLIP * front_end.chunk_s
+    return CHUNKS_PER_CLIP * front_end.chunk_s
 
 
 def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.DataFrame:
@@ -47,12 +47,12 @@ def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.
     heard = dataset.heard_spans()
     rows: list[tuple[str, float, float]] = []
     for name, duration in zip(dataset.recordings["file"], dataset.recordings["duration_s"], strict=True):
-        for start, end in _free(float(duration), heard.get(str(name), [])):
-            cut = _cut(start, end, front_end, clip_s)
+        for start, end in _unheard_spans(float(duration), heard.get(str(name), [])):
+            cut = _cut_clips(start, end, front_end, clip_s)
             if not cut and end - start >= float(duration) - SLACK_S:
                 cut = [(start, end)]  # a recording shorter than half a chunk is still a sound to look at
             rows += [(str(name), a, b) for a, b in cut]
-    return placed(pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]), dataset)
+    return with_site_and_time(pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]), dataset)
 
 
 def heard_clips(dataset: Dataset, clip_s: float) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def heard_clips(dataset: Dataset, clip_s: float) -> pd.DataFrame:
             pieces = max(1, math.ceil((end - start) / clip_s - 1e-6))
             edges = [min(start + k * clip_s, end) for k in range(pieces + 1)]
             rows += [(name, a, b) for a, b in pairwise(edges)]
-    return placed(pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]), dataset)
+    return with_site_and_time(pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]), dataset)
 
 
 def training_chunks(clip_s: float, front_end: FrontEnd) -> int:
@@ -71,7 +71,7 @@ def training_chunks(clip_s: float, front_end: FrontEnd) -> int:
     return max(0, math.floor((clip_s - front_end.chunk_s + SLACK_S) / (front_end.chunk_s / 2)) + 1)
 
 
-def placed(clips: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
+def with_site_and_time(clips: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     """Clips with the site, wall-clock time and hour of where they begin."""
     known = dataset.recordings.set_index("file")
     began = {str(name): parse_clock(str(text)) for name, text in known["datetime"].items()}
@@ -91,14 +91,14 @@ def placed(clips: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     )
 
 
-def _free(duration_s: float, heard: list[TimeSpan]) -> list[TimeSpan]:
+def _unheard_spans(duration_s: float, heard: list[TimeSpan]) -> list[TimeSpan]:
     """What of a recording is in none of the joined spans."""
     edges = [0.0, *(edge for span in heard for edge in span), duration_s]
     stretches = zip(edges[::2], edges[1::2], strict=True)
     return [(a, min(b, duration_s)) for a, b in stretches if min(b, duration_s) - a > SLACK_S]
 
 
-def _cut(start_s: float, end_s: float, front_end: FrontEnd, clip_s: float) -> list[TimeSpan]:
+def _cut_clips(start_s: float, end_s: float, front_end: FrontEnd, clip_s: float) -> list[TimeSpan]:
     """A stretch as clips that begin on the grid of half chunks and end inside it."""
     half_s = front_end.chunk_s / 2
     step = max(1, math.ceil(clip_s / half_s - 1e-6))  # clips begin this many half chunks apart

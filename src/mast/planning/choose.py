@@ -69,18 +69,18 @@ def choose_clips(
 
 def random_order(clips: pd.DataFrame, *, seed: int = 0) -> IntArray:
     """Row numbers of ``clips`` in an order that depends on the seed and on which clips there are."""
-    return _sorted_rows([shuffle_key(seed, *place) for place in _places(clips)])
+    return _sorted_rows([shuffle_key(seed, *place) for place in _clip_keys(clips)])
 
 
 def sequential_order(clips: pd.DataFrame) -> IntArray:
     """Row numbers of ``clips`` in order of time; recordings whose time is not known come last, by name."""
     clock = clips["datetime"].fillna("").astype(str) if "datetime" in clips else [""] * len(clips)
     return _sorted_rows(
-        [(when == "", when, *place) for when, place in zip(clock, _places(clips), strict=True)]
+        [(when == "", when, *place) for when, place in zip(clock, _clip_keys(clips), strict=True)]
     )
 
 
-def _places(clips: pd.DataFrame) -> list[tuple[str, str]]:
+def _clip_keys(clips: pd.DataFrame) -> list[tuple[str, str]]:
     """Recording and start of each clip; the start as text that sorts as the number does."""
     places = zip(clips["recording"].astype(str), clips["start_s"].astype(float), strict=True)
     return [(name, f"{start:015.6f}") for name, start in places]
@@ -97,7 +97,7 @@ def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, se
     taken, so that a second plan continues where the first ended. Clips without a clock are an hour of their own.
     """
     hours, sites = clips["hour"].tolist(), clips["site"].astype(str).tolist()
-    keys = [shuffle_key(seed, *place) for place in _places(clips)]
+    keys = [shuffle_key(seed, *place) for place in _clip_keys(clips)]
     before_site: Counter[tuple[int, str]] = Counter()
     before_hour: Counter[int] = Counter()
     if heard is not None:

@@ -27,22 +27,22 @@ class Survey:
     Attributes:
         vectors: (K, D) embeddings of chunks, several to a clip.
         clip: (K,) the candidate each belongs to, as a row number, ascending.
-        unsure: (C,) how unsure the detector is in each candidate: about how many of its boxes are wrong; all 0 where
-            there is no detector.
+        uncertainty: (C,) how unsure the detector is in each candidate: about how many of its boxes are wrong; all 0
+            where there is no detector.
         heard: (H, D) embeddings of chunks that somebody has listened to already.
         failures: candidate → why the model could not hear it; never chosen.
     """
 
     vectors: Vectors
     clip: IntArray
-    unsure: FloatArray
+    uncertainty: FloatArray
     heard: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     failures: dict[int, str] = field(default_factory=dict)
 
     @property
     def n_clips(self) -> int:
         """How many candidates there are."""
-        return len(self.unsure)
+        return len(self.uncertainty)
 
 
 def cover_order(survey: Survey, n: int) -> IntArray:
@@ -93,17 +93,17 @@ def coverage(survey: Survey) -> tuple[Vectors, Vectors, FloatArray]:
     covered = np.zeros(len(ground), dtype=np.float32)
     for begin in range(0, len(heard), _BLOCK):
         covered = np.maximum(covered, kernel(heard[begin : begin + _BLOCK] @ target.T).max(axis=0))
-    return similarity, covered, clip_weights(survey.unsure)[survey.clip[ground]]
+    return similarity, covered, clip_weights(survey.uncertainty)[survey.clip[ground]]
 
 
-def clip_weights(unsure: FloatArray) -> FloatArray:
+def clip_weights(uncertainty: FloatArray) -> FloatArray:
     """(C,) how much a clip counts: half for being there, half for how unsure the detector is; the mean is 1.
 
     The logarithm keeps a clip with a hundred unsure boxes from outweighing all others.
     """
-    doubt = np.log1p(np.asarray(unsure, dtype=np.float64))
-    mean = doubt.mean() if len(doubt) else 0.0
-    return np.full(len(doubt), 1.0) if mean == 0 else 0.5 + 0.5 * doubt / mean
+    damped = np.log1p(np.asarray(uncertainty, dtype=np.float64))
+    mean = damped.mean() if len(damped) else 0.0
+    return np.full(len(damped), 1.0) if mean == 0 else 0.5 + 0.5 * damped / mean
 
 
 def kernel(cosine: Vectors) -> Vectors:

@@ -79,18 +79,18 @@ class Surveyor:
             heard: likewise.
             progress: called with the number of chunks done.
         """
-        vectors, clip, unsure, failures = self._look(dataset, candidates, progress)
+        vectors, clip, uncertainty, failures = self._embed_clips(dataset, candidates, progress)
         known: Vectors = np.zeros((0, vectors.shape[1]), dtype=np.float32)
         if heard is not None and len(heard):
-            known = self._look(dataset, heard, progress)[0]
-        return Survey(vectors, clip, unsure, known, failures)
+            known = self._embed_clips(dataset, heard, progress)[0]
+        return Survey(vectors, clip, uncertainty, known, failures)
 
     def count_chunks(self, clips: pd.DataFrame) -> int:
         """How many chunks a look at these clips takes."""
         spans = zip(clips["start_s"], clips["end_s"], strict=True)
         return sum(len(chunk_grid(float(a), float(b), self.front_end)) for a, b in spans)
 
-    def _look(
+    def _embed_clips(
         self, dataset: Dataset, clips: pd.DataFrame, progress: Callable[[int], None] | None
     ) -> tuple[Vectors, IntArray, FloatArray, dict[int, str]]:
         paths = {str(name): dataset.path(str(name)) for name in clips["recording"].unique()}
@@ -102,20 +102,20 @@ class Surveyor:
         ]
         found: list[Vectors] = []
         rows: list[int] = []
-        unsure, failures = np.zeros(len(clips)), dict[int, str]()
+        uncertainty, failures = np.zeros(len(clips)), dict[int, str]()
         for batch, sound in self._batches(todo, failures, progress):
-            embeddings, detections = self._see(sound)
+            embeddings, detections = self._run_model(sound)
             found.append(embeddings)
             rows += [chunk.clip for chunk in batch]
             for chunk, own in zip(batch, detections, strict=self.detects):
                 try:
-                    unsure[chunk.clip] += self._doubt(chunk, own)
+                    uncertainty[chunk.clip] += self._expected_errors(chunk, own)
                 except AudioError as error:
                     failures[chunk.clip] = str(error)
         vectors = np.concatenate(found) if found else np.zeros((0, self._width), dtype=np.float32)
         clip = np.array(rows, dtype=np.int64)
         whole = ~np.isin(clip, list(failures))
-        return vectors[whole], clip[whole], unsure, failures
+        return vectors[whole], clip[whole], uncertainty, failures
 
     def _batches(
         self, todo: list[_Chunk], failures: dict[int, str], progress: Callable[[int], None] | None
@@ -126,7 +126,7 @@ class Surveyor:
             batch, sound = [], []
             for chunk in todo[begin : begin + size]:
                 try:
-                    sound.append(self._sound(chunk))
+                    sound.append(self._read_chunk(chunk))
                     batch.append(chunk)
                 except AudioError as error:
                     failures[chunk.clip] = str(error)
@@ -137,24 +137,24 @@ class Surveyor:
             if progress is not None:
                 progress(len(todo[begin : begin + size]))
 
-    def _sound(self, chunk: _Chunk) -> Vectors:
+    def _read_chunk(self, chunk: _Chunk) -> Vectors:
         front_end = self.front_end
         end_s = chunk.start_s + front_end.chunk_s
         sound = read(chunk.path, start_s=chunk.start_s, end_s=end_s, sample_rate=front_end.sample_rate)
         return centre_and_pad(sound[: front_end.chunk_samples], front_end.chunk_samples)
 
     @torch.inference_mode()
-    def _see(self, sound: Tensor) -> tuple[Vectors, list[Detections]]:
+    def _run_model(self, sound: Tensor) -> tuple[Vectors, list[Detections]]:
         """(B, samples) → (B, D) embeddings, and what a detector finds: B times, or nothing of an encoder."""
-        seen = self._hearing.spectrograms(sound)
+        spectrograms = self._hearing.spectrograms(sound)
         if not self.detects:
-            return pool_chunks(self._hearing.tokens(seen)), []
+            return pool_chunks(self._hearing.tokens(spectrograms)), []
         model = self._hearing.mast_detector
-        output = model(seen)
+        output = model(spectrograms)
         found = model.select(output, score_threshold=MIN_SCORE, nms_iou=self._hearing.nms_iou)
         return pool_chunks(output.tokens), found
 
-    def _doubt(self, chunk: _Chunk, found: Detections) -> float:
+    def _expected_errors(self, chunk: _Chunk, found: Detections) -> float:
         """About the boxes of a chunk as the model's habit draws them: a song of five notes is one decision."""
         scores, habit = found.scores.double().cpu().numpy(), self.card.habit
         if habit is not None:
@@ -162,7 +162,7 @@ class Surveyor:
             boxes = grid_to_events(cells, self.front_end, chunk_start_s=chunk.start_s)
             own = self.card.thresholds.get("score", 0.0)
             scores = scores[redraw(boxes, scores, habit, chunk.path, self.front_end, threshold=own).rows]
-        return doubt(self.card.probabilities.apply(scores))
+        return expected_errors(self.card.probabilities.apply(scores))
 
 
 def pool_chunks(tokens: Tensor) -> Vectors:
@@ -170,7 +170,7 @@ def pool_chunks(tokens: Tensor) -> Vectors:
     return np.asarray(tokens.float().mean(dim=(2, 3)).cpu().numpy(), dtype=np.float32)
 
 
-def doubt(scores: FloatArray) -> float:
+def expected_errors(scores: FloatArray) -> float:
     """About how many of these boxes are judged wrongly, if scores are probabilities: Σ min(p, 1 − p).
 
     >>> doubt(np.array([0.5, 0.99, 0.01]))
@@ -179,9 +179,9 @@ def doubt(scores: FloatArray) -> float:
     return float(np.minimum(scores, 1.0 - np.asarray(scores)).sum().round(12))
 
 
-def doubt_in_clips(events: pd.DataFrame, clips: pd.DataFrame) -> FloatArray:
+def expected_errors_by_clip(events: pd.DataFrame, clips: pd.DataFrame) -> FloatArray:
     """(C,) doubt in each clip, from a table of detections: an event counts where its middle lies."""
-    unsure = np.zeros(len(clips))
+    uncertainty = np.zeros(len(clips))
     middle = ((events["start_s"] + events["end_s"]) / 2).to_numpy(dtype=np.float64)
     scores = events["score"].to_numpy(dtype=np.float64)
     own = {str(name): rows for name, rows in events.groupby("recording", sort=False).indices.items()}
@@ -189,8 +189,8 @@ def doubt_in_clips(events: pd.DataFrame, clips: pd.DataFrame) -> FloatArray:
     for row, (name, start, end) in enumerate(spans):
         if name in own:
             inside = own[name][(middle[own[name]] >= start) & (middle[own[name]] < end)]
-            unsure[row] = doubt(scores[inside])
-    return unsure
+            uncertainty[row] = expected_errors(scores[inside])
+    return uncertainty
 
 
 def chunk_grid(start_s: float, end_s: float, front_end: FrontEnd) -> list[float]:

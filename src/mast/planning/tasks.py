@@ -28,7 +28,7 @@ from mast.data.recordings import Dataset
 from mast.errors import AudioError, ConfigError
 from mast.events import BOX_COLUMNS, as_events, empty_events
 from mast.files import holds_files, whole_file
-from mast.planning.guide import guide
+from mast.planning.tasks_readme import readme_text
 from mast.planning.whombat import write_project
 
 TaskFormat = Literal["raven", "audacity", "aoef"]
@@ -82,7 +82,7 @@ def write_tasks(
         The plan as written. A recording that cannot be read has no clip and is not in it; ``attrs["failed"]`` of the
         table lists those, with reasons.
     """
-    folder = _new_folder(Path(out))
+    folder = _make_folder(Path(out))
     if format not in TASK_FORMATS:
         raise ConfigError(
             f"--format {format}: no such format of tasks; choose one of {', '.join(TASK_FORMATS)}"
@@ -126,7 +126,7 @@ def write_tasks(
     plan["handed_out"] = handed_out
     plan = plan[list(PLAN_COLUMNS)]
     plan.attrs["failed"] = failed
-    write_text(folder / README, guide(plan, format, prefilled=prefill is not None))
+    write_text(folder / README, readme_text(plan, format, prefilled=prefill is not None))
     # last: a folder with a plan is complete
     write_text(folder / PLAN, format_table(PLAN_COLUMNS, [plan[c].tolist() for c in PLAN_COLUMNS]))
     return plan
@@ -204,7 +204,7 @@ def clip_annotations(plan: pd.DataFrame, filled: Sequence[pd.DataFrame] | None =
     return AnnotationSet(events, reviewed, recordings)
 
 
-def events_of_clip(events: pd.DataFrame) -> Prefill:
+def prefill_from_events(events: pd.DataFrame) -> Prefill:
     """Boxes from a table over whole recordings, by the dataset's names: those that begin in a clip, cut to it."""
     own = {str(name): part for name, part in events.groupby("recording", sort=False)}
 
@@ -247,7 +247,7 @@ def _write_tables(annotations: AnnotationSet, plan: pd.DataFrame, folder: Path, 
     return [fingerprint(table_path(folder, name, format)) for name in plan["clip"]]
 
 
-def _new_folder(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     if holds_files(folder):
         raise ConfigError(
             f"{folder}: exists already, and somebody's annotations may be in it; choose a new --out for this plan"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mast.errors import AnnotationError, ConfigError
-from mast.planning.worth import Curve, Law, estimate, fit_law, read_curve
+from mast.planning.expected_gain import Curve, PowerLaw, estimate_gain, fit_power_law, read_curve
 
 
 def curve(amounts: list[float], f1: list[float], noise: float = 0.01) -> Curve:
@@ -24,10 +24,10 @@ def naive_fit(n: np.ndarray, y: np.ndarray) -> float:
     return float(np.min(error))
 
 
-@pytest.mark.parametrize("true", [Law(0.8, 1.2, 0.5), Law(0.6, 2.0, 1.0), Law(0.95, 0.9, 0.2)])
-def test_the_law_is_found_again(true: Law) -> None:
+@pytest.mark.parametrize("true", [PowerLaw(0.8, 1.2, 0.5), PowerLaw(0.6, 2.0, 1.0), PowerLaw(0.95, 0.9, 0.2)])
+def test_the_law_is_found_again(true: PowerLaw) -> None:
     n = np.array([16.0, 32, 64, 128, 256])
-    found = fit_law(n, true.at(n))
+    found = fit_power_law(n, true.at(n))
     assert np.abs(found.at(n) - true.at(n)).max() < 2e-3
     assert float(found.at(512.0)) == pytest.approx(float(true.at(512.0)), abs=0.01)
 
@@ -36,54 +36,56 @@ def test_the_fit_is_as_good_as_a_search_over_everything() -> None:
     rng = np.random.default_rng(0)
     n = np.array([16.0, 32, 64, 128, 256])
     for _ in range(3):
-        y = Law(0.75, 1.5, 0.6).at(n) + 0.02 * rng.standard_normal(5)
-        found = fit_law(n, y)
+        y = PowerLaw(0.75, 1.5, 0.6).at(n) + 0.02 * rng.standard_normal(5)
+        found = fit_power_law(n, y)
         assert ((found.at(n) - y) ** 2).sum() <= naive_fit(n, y) * 1.02 + 1e-6
 
 
 def test_f1_never_passes_one_nor_falls_with_more_labels() -> None:
     n = np.array([1.0, 2, 4, 8])
-    steep = fit_law(n, np.array([0.1, 0.4, 0.7, 0.99]))
+    steep = fit_power_law(n, np.array([0.1, 0.4, 0.7, 0.99]))
     assert steep.ceiling <= 1.0
-    falling = fit_law(n, np.array([0.9, 0.8, 0.7, 0.6]))
+    falling = fit_power_law(n, np.array([0.9, 0.8, 0.7, 0.6]))
     assert falling.drop == 0.0
     assert float(falling.at(100.0)) == pytest.approx(0.75)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
-    n, true = np.array([16.0, 32, 64, 128, 256, 512]), Law(0.8, 1.6, 0.6)
+    n, true = np.array([16.0, 32, 64, 128, 256, 512]), PowerLaw(0.8, 1.6, 0.6)
     gain = float(true.at(512.0) - true.at(256.0))
     held = 0
     for k in range(40):
         y = np.clip(true.at(n) + 0.02 * rng.standard_normal(6), 0, 1)
-        found = estimate(Curve(n, y, np.full(6, 0.02), "chunks", ""), 256, 256, seed=k, draws=120)
+        found = estimate_gain(Curve(n, y, np.full(6, 0.02), "chunks", ""), 256, 256, seed=k, draws=120)
         held += found.gain_low <= gain <= found.gain_high
     assert held >= 33  # 38 expected of 40
 
 
 def test_more_noise_widens_the_interval() -> None:
-    n, f1 = [16, 32, 64, 128], Law(0.8, 1.2, 0.5).at(np.array([16.0, 32, 64, 128])).tolist()
-    calm, loud = (estimate(curve(n, f1, noise), 128, 64) for noise in (0.005, 0.05))
+    n, f1 = [16, 32, 64, 128], PowerLaw(0.8, 1.2, 0.5).at(np.array([16.0, 32, 64, 128])).tolist()
+    calm, loud = (estimate_gain(curve(n, f1, noise), 128, 64) for noise in (0.005, 0.05))
     assert loud.gain_high - loud.gain_low > 1.3 * (calm.gain_high - calm.gain_low)
-    assert calm.sentence == estimate(curve(n, f1, 0.005), 128, 64).sentence  # the same seed, the same words
+    assert (
+        calm.sentence == estimate_gain(curve(n, f1, 0.005), 128, 64).sentence
+    )  # the same seed, the same words
 
 
 def test_few_budgets_give_no_estimate() -> None:
     with pytest.raises(ConfigError, match=r"3 budgets \(16, 32, 64 chunks\).*needs at least 4"):
-        estimate(curve([16, 32, 64, 64], [0.3, 0.4, 0.5, 0.52]), 64, 64)
+        estimate_gain(curve([16, 32, 64, 64], [0.3, 0.4, 0.5, 0.52]), 64, 64)
     with pytest.raises(ConfigError, match="expected amounts above 0"):
-        estimate(curve([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), 4, 0)
+        estimate_gain(curve([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), 4, 0)
 
 
 def test_doubts_are_said() -> None:
     n = [16, 32, 64, 128]
-    rising = curve(n, Law(0.8, 1.2, 0.5).at(np.array(n, float)).tolist())
-    assert "so this is a guess" in estimate(rising, 128, 10_000).sentence
-    assert "so today's F1 is a guess" in estimate(rising, 1, 3).sentence
-    assert "says nothing about more labels" in estimate(curve(n, [0.5, 0.5, 0.5, 0.5]), 128, 64).sentence
+    rising = curve(n, PowerLaw(0.8, 1.2, 0.5).at(np.array(n, float)).tolist())
+    assert "so this is a guess" in estimate_gain(rising, 128, 10_000).sentence
+    assert "so today's F1 is a guess" in estimate_gain(rising, 1, 3).sentence
+    assert "says nothing about more labels" in estimate_gain(curve(n, [0.5, 0.5, 0.5, 0.5]), 128, 64).sentence
     flat = curve(n, [0.50, 0.51, 0.49, 0.51], 0.05)
-    assert "cannot tell whether they help" in estimate(flat, 128, 4).sentence
+    assert "cannot tell whether they help" in estimate_gain(flat, 128, 4).sentence
 
 
 def test_the_table_of_the_study_is_read(tmp_path: Path) -> None:

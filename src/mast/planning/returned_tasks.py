@@ -27,7 +27,7 @@ _SLACK_S = 0.05  # a box drawn this far beyond a clip is a slip of the hand
 
 
 @dataclass(frozen=True)
-class Returned:
+class ReturnedTasks:
     """What came back.
 
     Attributes:
@@ -54,7 +54,7 @@ def is_tasks_folder(path: str | Path) -> bool:
     )
 
 
-def read_tasks(folder: str | Path, *, all_done: bool = False) -> Returned:
+def read_tasks(folder: str | Path, *, all_done: bool = False) -> ReturnedTasks:
     """Read a folder of tasks, finished or half finished.
 
     Args:
@@ -81,8 +81,8 @@ def read_tasks(folder: str | Path, *, all_done: bool = False) -> Returned:
         found = _read_tables(plan, tables, format, ticked | changed)
     heard = ticked | changed
     own = plan[heard]
-    return Returned(
-        AnnotationSet(_moved(found, own), _spans(own), _recordings(plan)),
+    return ReturnedTasks(
+        AnnotationSet(_in_recording_time(found, own), _spans(own), _recordings(plan)),
         len(plan),
         int(heard.sum()),
         [str(clip) for clip in plan.loc[~heard, "clip"]],
@@ -116,16 +116,16 @@ def read_plan(root: Path) -> pd.DataFrame:
         raise AnnotationError(
             f"{table.where(row)}: the clip ends before it begins; restore start_s and end_s"
         )
-    plan["ticked"] = _ticks(table, columns["done"])
+    plan["ticked"] = _read_ticks(table, columns["done"])
     return plan
 
 
-def _ticks(table: Table, column: str) -> list[bool]:
-    said = [text.strip().casefold() for text in table.texts(column)]
-    for row, text in enumerate(said):
+def _read_ticks(table: Table, column: str) -> list[bool]:
+    answers = [text.strip().casefold() for text in table.texts(column)]
+    for row, text in enumerate(answers):
         if text not in _YES | _NO:
             raise AnnotationError(f"{table.where(row)}, done: found '{text}', expected yes or nothing")
-    return [text in _YES for text in said]
+    return [text in _YES for text in answers]
 
 
 def _known_clips(plan: pd.DataFrame) -> pd.DataFrame:
@@ -166,7 +166,7 @@ def _read_project(root: Path, plan: pd.DataFrame) -> tuple[pd.DataFrame, np.ndar
     return found.events, plan["clip"].isin(done).to_numpy(dtype=bool)
 
 
-def _moved(events: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
+def _in_recording_time(events: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
     """Events of clips as events of the recordings, cut to the clip; a person has seen each, so all are an expert's."""
     table = plan.set_index("clip")
     own = as_events(events[events["recording"].isin(table.index)])
@@ -188,14 +188,14 @@ def _moved(events: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
         start_s=(start + begins).round(6),
         end_s=(start + np.minimum(own["end_s"], length)).round(6),
         site=own["recording"].map(table["site"]).astype(str),
-        datetime=[_clock(text, float(s)) for text, s in zip(clock, begins, strict=True)],
+        datetime=[_clock_in_clip(text, float(s)) for text, s in zip(clock, begins, strict=True)],
         score=1.0,
         source="expert",
         model="",
     )
 
 
-def _clock(clip_begins: str, seconds: float) -> str:
+def _clock_in_clip(clip_begins: str, seconds: float) -> str:
     if not clip_begins:
         return ""
     began = pd.Timestamp(clip_begins)
@@ -212,7 +212,7 @@ def _recordings(plan: pd.DataFrame) -> pd.DataFrame:
     return plan[columns].drop_duplicates("recording").reset_index(drop=True)
 
 
-def add_returned(existing: AnnotationSet, returned: AnnotationSet) -> AnnotationSet:
+def merge_returned(existing: AnnotationSet, returned: AnnotationSet) -> AnnotationSet:
     """Annotations from before with those that came back.
 
     Where both speak of the same span, what came back wins: earlier events whose middle lies in a span that was

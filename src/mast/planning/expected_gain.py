@@ -21,13 +21,13 @@ from mast.errors import AnnotationError, ConfigError
 from mast.wording import counted
 
 MIN_BUDGETS = 4
-FAR = 4.0  # beyond this many times the largest budget a fit is a guess
+MAX_EXTRAPOLATION = 4.0  # beyond this many times the largest budget a fit is a guess
 DRAWS = 1_000
 UNITS = ("clips", "chunks", "boxes", "minutes")  # what a curve may count labels in
 _EXPONENTS = np.geomspace(0.05, 3.0, 60)
 # standard deviation of F1 over training runs with one recipe and seed (docs/results_first_edition.md)
 _MIN_NOISE = 0.01
-_BUDGETED = re.compile(r".*_(random|time-balanced|sequential|diverse)_(\d+)$")
+_BUDGET_NAME = re.compile(r".*_(random|time-balanced|sequential|diverse)_(\d+)$")
 
 
 class Curve(NamedTuple):
@@ -40,7 +40,7 @@ class Curve(NamedTuple):
     about: str  # which strategy, dataset and part, for the sentence
 
 
-class Law(NamedTuple):
+class PowerLaw(NamedTuple):
     """F1(n) = ceiling − drop · n^(−exponent)."""
 
     ceiling: float
@@ -54,7 +54,7 @@ class Law(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Worth:
+class ExpectedGain:
     """What more labels should buy.
 
     Attributes:
@@ -72,11 +72,11 @@ class Worth:
     gain: float
     gain_low: float
     gain_high: float
-    law: Law
+    law: PowerLaw
     sentence: str
 
 
-def fit_law(amount: FloatArray, f1: FloatArray) -> Law:
+def fit_power_law(amount: FloatArray, f1: FloatArray) -> PowerLaw:
     """Least squares: for each exponent the best ceiling (at most 1) and drop (not negative), then the best exponent."""
     n, y = np.asarray(amount, dtype=np.float64), np.asarray(f1, dtype=np.float64)
     x = n[:, None] ** -_EXPONENTS  # (P, E)
@@ -91,10 +91,12 @@ def fit_law(amount: FloatArray, f1: FloatArray) -> Law:
     ceiling, drop = np.where(high, 1.0, ceiling), np.where(high, held, drop)
     error = ((ceiling - drop * x - y[:, None]) ** 2).sum(axis=0)  # (E,)
     best = int(np.argmin(error))
-    return Law(float(ceiling[best]), float(drop[best]), float(_EXPONENTS[best]))
+    return PowerLaw(float(ceiling[best]), float(drop[best]), float(_EXPONENTS[best]))
 
 
-def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int = DRAWS) -> Worth:
+def estimate_gain(
+    curve: Curve, now: float, more: float, *, seed: int = 0, draws: int = DRAWS
+) -> ExpectedGain:
     """What ``more`` labels should buy on top of ``now``, both in the curve's unit.
 
     Each draw moves every point by its noise (its own where known, never less than what is left over by the fit) and
@@ -106,40 +108,42 @@ def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int
     budgets = np.unique(curve.amount)
     if len(budgets) < MIN_BUDGETS:
         raise ConfigError(
-            f"the curve has {counted(len(budgets), 'budget')} ({_listed(budgets)} {curve.unit}); fitting "
+            f"the curve has {counted(len(budgets), 'budget')} ({_join_amounts(budgets)} {curve.unit}); fitting "
             f"three parameters needs at least {MIN_BUDGETS}, so measure more"
         )
     if now < 0 or not more > 0:
         raise ConfigError(f"{more:g} {curve.unit} more than {now:g}: expected amounts above 0")
-    law = fit_law(curve.amount, curve.f1)
-    left = float(np.sqrt(((law.at(curve.amount) - curve.f1) ** 2).sum() / max(1, len(curve.f1) - 3)))
-    noise = np.maximum(np.where(np.isfinite(curve.noise), curve.noise, 0.0), max(left, _MIN_NOISE))
+    law = fit_power_law(curve.amount, curve.f1)
+    residual = float(np.sqrt(((law.at(curve.amount) - curve.f1) ** 2).sum() / max(1, len(curve.f1) - 3)))
+    noise = np.maximum(np.where(np.isfinite(curve.noise), curve.noise, 0.0), max(residual, _MIN_NOISE))
     rng = np.random.default_rng([seed, 41])
     gains = np.empty(draws)
     for k in range(draws):
-        drawn = fit_law(curve.amount, np.clip(curve.f1 + noise * rng.standard_normal(len(noise)), 0.0, 1.0))
-        gains[k] = drawn.at(now + more) - drawn.at(now)
+        refitted = fit_power_law(
+            curve.amount, np.clip(curve.f1 + noise * rng.standard_normal(len(noise)), 0.0, 1.0)
+        )
+        gains[k] = refitted.at(now + more) - refitted.at(now)
     low, high = np.quantile(gains, [0.025, 0.975]).tolist()
     before, after = float(law.at(now)), float(law.at(now + more))
-    worth = Worth(before, after, after - before, low, high, law, "")
-    return Worth(**{**vars(worth), "sentence": _sentence(worth, curve, now, more)})
+    expected = ExpectedGain(before, after, after - before, low, high, law, "")
+    return ExpectedGain(**{**vars(expected), "sentence": _sentence(expected, curve, now, more)})
 
 
-def _sentence(worth: Worth, curve: Curve, now: float, more: float) -> str:
+def _sentence(expected: ExpectedGain, curve: Curve, now: float, more: float) -> str:
     text = (
         f"According to the curve of {len(np.unique(curve.amount))} budgets ({curve.about}), {more:,.0f} {curve.unit} "
-        f"on top of {now:,.0f} should take F1 from {worth.now:.2f} to {worth.then:.2f}: {worth.gain:+.3f} "
-        f"({worth.gain_low:+.3f} to {worth.gain_high:+.3f}); it levels off at {worth.law.ceiling:.2f}."
+        f"on top of {now:,.0f} should take F1 from {expected.now:.2f} to {expected.then:.2f}: {expected.gain:+.3f} "
+        f"({expected.gain_low:+.3f} to {expected.gain_high:+.3f}); it levels off at {expected.law.ceiling:.2f}."
     )
     doubts = []
     low, high = float(curve.amount.min()), float(curve.amount.max())
-    if now + more > FAR * high:
+    if now + more > MAX_EXTRAPOLATION * high:
         doubts.append(f"the largest budget measured was {high:,.0f} {curve.unit}, so this is a guess")
-    elif now < low / FAR:
+    elif now < low / MAX_EXTRAPOLATION:
         doubts.append(f"the smallest budget measured was {low:,.0f} {curve.unit}, so today's F1 is a guess")
-    if worth.law.drop == 0:
+    if expected.law.drop == 0:
         doubts.append("F1 does not rise with the budget in this curve, so it says nothing about more labels")
-    elif worth.gain_low <= 0.002:
+    elif expected.gain_low <= 0.002:
         doubts.append("the interval reaches zero: the curve cannot tell whether they help")
     return text + (f" Beware: {'; '.join(doubts)}." if doubts else "")
 
@@ -172,7 +176,7 @@ def read_curve(path: str | Path, *, strategy: str | None = None) -> Curve:
         rows["amount"] = table.numbers(str(table.find(unit)), blank_is_nan=True)
     elif system is not None:
         unit = "chunks"
-        named = [_BUDGETED.match(text) for text in table.texts(system)]
+        named = [_BUDGET_NAME.match(text) for text in table.texts(system)]
         rows["amount"] = [float(match[2]) if match else np.nan for match in named]
         rows["strategy"] = [match[1] if match else "" for match in named]
     else:
@@ -183,7 +187,7 @@ def read_curve(path: str | Path, *, strategy: str | None = None) -> Curve:
     rows = rows[rows["amount"].gt(0) & rows["f1"].notna()]
     if rows.empty:
         raise AnnotationError(f"{file}: no row has both an amount of labels above 0 and an f1")
-    rows = _one_kind(rows, strategy, file)
+    rows = _select_rows(rows, strategy, file)
     noise = ((rows["f1_high"] - rows["f1_low"]) / 3.92).to_numpy(dtype=np.float64)
     first = rows.iloc[0]
     about = ", ".join(str(first[c]) for c in ("strategy", "dataset", "part") if first[c]) or file.name
@@ -192,17 +196,17 @@ def read_curve(path: str | Path, *, strategy: str | None = None) -> Curve:
     )
 
 
-def _one_kind(rows: pd.DataFrame, strategy: str | None, file: Path) -> pd.DataFrame:
+def _select_rows(rows: pd.DataFrame, strategy: str | None, file: Path) -> pd.DataFrame:
     first = rows.iloc[0]
     rows = rows[(rows["dataset"] == first["dataset"]) & (rows["part"] == first["part"])]
-    there = list(dict.fromkeys(rows["strategy"]))
-    if strategy is not None and strategy in there:
+    strategies = list(dict.fromkeys(rows["strategy"]))
+    if strategy is not None and strategy in strategies:
         return rows[rows["strategy"] == strategy]
-    if len(there) > 1 or there[0]:
-        chosen = next(name for name in ("time-balanced", there[0]) if name in there)
+    if len(strategies) > 1 or strategies[0]:
+        chosen = next(name for name in ("time-balanced", strategies[0]) if name in strategies)
         return rows[rows["strategy"] == chosen]
     return rows
 
 
-def _listed(amounts: FloatArray) -> str:
+def _join_amounts(amounts: FloatArray) -> str:
     return ", ".join(f"{value:g}" for value in amounts)

@@ -37,7 +37,7 @@ With Whombat
 }
 
 
-def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
+def readme_text(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
     """The text of README.txt."""
     seconds = float((plan["end_s"] - plan["start_s"]).sum())
     sites = int(plan.loc[plan["site"] != "", "site"].nunique())
