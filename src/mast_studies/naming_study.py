@@ -32,7 +32,7 @@ from mast.classifiers.classifier import Classifier, Logits
 from mast.classifiers.species_lists import scientific_name
 from mast.classifiers.window_grid import HOPS, WindowGrid, read_windows
 from mast.data.recordings import load_dataset
-from mast.evaluation.bootstrap import draw_weights, interval, rounded
+from mast.evaluation.bootstrap import draw_weights, interval, round_interval
 from mast.evaluation.metrics import ratio
 from mast.events import as_events, boxes_of, match_boxes
 from mast_studies.record import write_result
@@ -165,7 +165,7 @@ def shares(outcome: pd.DataFrame, seed: int) -> dict[str, Any]:
         drawn = ratio(weights @ total[upper], weights @ total[lower])
         whole = total[lower].sum()
         found[name] = round(float(total[upper].sum() / whole), 4) if whole else None
-        found[f"{name}_interval"] = rounded(interval(drawn)) if whole else None
+        found[f"{name}_interval"] = round_interval(interval(drawn)) if whole else None
     return found
 
 
@@ -177,7 +177,7 @@ def difference(ours: pd.DataFrame, theirs: pd.DataFrame, seed: int) -> dict[str,
         counts = more.groupby(ours["recording"]).agg(["sum", "size"]).to_numpy(dtype=np.float64)
         drawn = draw_weights(len(counts), RESAMPLES, seed) @ counts
         found[name] = round(float(more.mean()), 4)
-        found[f"{name}_interval"] = rounded(interval(drawn[:, 0] / drawn[:, 1]))
+        found[f"{name}_interval"] = round_interval(interval(drawn[:, 0] / drawn[:, 1]))
     return found
 
 

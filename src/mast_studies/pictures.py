@@ -93,7 +93,7 @@ def load_view(trial: Trial, part: str, line: Line) -> SystemView:
     folder = trial.system(line.system)
     tables = PartTables.load(folder, part)
     label = line.label or str(load_about(folder).get("title", line.system))
-    return SystemView(label, tables.truth, tables.counted)
+    return SystemView(label, tables.truth, tables.above_threshold)
 
 
 def choose_chunks(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[ShownChunk]:

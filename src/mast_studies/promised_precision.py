@@ -22,7 +22,7 @@ import numpy as np
 
 from mast.detect_options import DetectOptions
 from mast.errors import MastError
-from mast.evaluation.bootstrap import draw_weights, interval, rounded
+from mast.evaluation.bootstrap import draw_weights, interval, round_interval
 from mast.evaluation.calibration import resampled_precision
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
@@ -50,7 +50,7 @@ def precision_at(outcome: Outcome, threshold: float, seed: int = 0) -> dict[str,
     return {
         "kept": kept,
         "precision": round(float(outcome.hit[:kept].mean()), 4),
-        "interval": rounded(interval(resampled_precision(outcome, kept, weights))),
+        "interval": round_interval(interval(resampled_precision(outcome, kept, weights))),
         "mean_score": round(float(outcome.scores[:kept].mean()), 4),
     }
 

@@ -128,7 +128,7 @@ class Runner:
         tables = embed_parts(
             self.training_runs.dataset,
             parts,
-            {name: own.counted for name, own in tests.items()},
+            {name: own.above_threshold for name, own in tests.items()},
             Models(pretrained, detector),
             machine,
             batch_size=machine.eval_batch(recipe.train.batch_size),

@@ -20,7 +20,7 @@ from mast.arrays import FloatArray
 from mast.audio import read
 from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech_spans
 from mast.data.recordings import load_dataset
-from mast.evaluation.bootstrap import draw_weights, interval, rounded
+from mast.evaluation.bootstrap import draw_weights, interval, round_interval
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.zero_shot_sets import half_of
@@ -49,7 +49,7 @@ def share(found: list[bool], seed: int) -> dict[str, Any]:
     return {
         "clips": len(values),
         "share": round(float(values.mean()), 4),
-        "interval": rounded(interval(drawn)),
+        "interval": round_interval(interval(drawn)),
     }
 
 

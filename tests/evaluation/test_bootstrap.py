@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mast.evaluation import Scoring, compare, evaluate
-from mast.evaluation.bootstrap import draw_weights, interval, rounded
+from mast.evaluation.bootstrap import draw_weights, interval, round_interval
 from mast.evaluation.metrics import METRICS, metrics_of
 from mast.evaluation.outcome import match_scene
 from mast.evaluation.scene import build_scene
@@ -117,5 +117,5 @@ def test_an_interval_is_the_middle_95_percent():
 def test_resamples_that_do_not_differ_are_no_interval(value):
     """That all recordings agree is not certainty."""
     assert np.isnan(interval(np.append(np.full(100, value), value + 1e-16))).all()
-    assert rounded(interval(np.full(100, value))) is None
-    assert rounded(interval(np.array([value, value + 0.5]))) is not None
+    assert round_interval(interval(np.full(100, value))) is None
+    assert round_interval(interval(np.array([value, value + 0.5]))) is not None

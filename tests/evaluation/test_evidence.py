@@ -14,10 +14,10 @@ from mast.evaluation.evidence import (
     PLENTY,
     SEVERAL_HELD,
     Finding,
-    Learnt,
     Tally,
+    TrainingEvidence,
+    box_gains,
     compare_tallies,
-    gains,
     judge_further,
     judge_training,
     tally_of,
@@ -75,36 +75,36 @@ def test_with_plenty_of_boxes_in_several_recordings_the_higher_f1_decides(
 @pytest.mark.parametrize(
     ("trained", "learnt", "finding"),
     [
-        ([3, 3, 3], Learnt(MANY, 3), BETTER),  # it changed nothing that validation could see
-        ([3, 3, 1], Learnt(MANY, 3), BETTER),  # a box or two less may be bad luck
-        ([2, 2, 2], Learnt(MANY, 3), NOT_BETTER),  # three recordings that agree
-        ([3, 3, 3], Learnt(MANY - 1, 3), NOT_BETTER),  # it has to be the better one
-        ([3, 3, 3], Learnt(MANY, 2), NOT_BETTER),
-        ([4, 3, 3], Learnt(MANY - 1, 3), BETTER),
-        ([4, 3, 3], Learnt(19, 3), LUCK),
-        ([4, 3, 3], Learnt(1_000, 2), LUCK),
-        ([3, 3, 3], Learnt(MIN_BOXES, 2, averaged=True), BETTER),  # the mean with the start
-        ([2, 2, 2], Learnt(MIN_BOXES, 2, averaged=True), NOT_BETTER),
-        ([3, 3, 3], Learnt(MIN_BOXES - 1, 2, averaged=True), NOT_BETTER),
+        ([3, 3, 3], TrainingEvidence(MANY, 3), BETTER),  # it changed nothing that validation could see
+        ([3, 3, 1], TrainingEvidence(MANY, 3), BETTER),  # a box or two less may be bad luck
+        ([2, 2, 2], TrainingEvidence(MANY, 3), NOT_BETTER),  # three recordings that agree
+        ([3, 3, 3], TrainingEvidence(MANY - 1, 3), NOT_BETTER),  # it has to be the better one
+        ([3, 3, 3], TrainingEvidence(MANY, 2), NOT_BETTER),
+        ([4, 3, 3], TrainingEvidence(MANY - 1, 3), BETTER),
+        ([4, 3, 3], TrainingEvidence(19, 3), LUCK),
+        ([4, 3, 3], TrainingEvidence(1_000, 2), LUCK),
+        ([3, 3, 3], TrainingEvidence(MIN_BOXES, 2, averaged=True), BETTER),  # the mean with the start
+        ([2, 2, 2], TrainingEvidence(MIN_BOXES, 2, averaged=True), NOT_BETTER),
+        ([3, 3, 3], TrainingEvidence(MIN_BOXES - 1, 2, averaged=True), NOT_BETTER),
     ],
 )
 def test_a_training_on_many_boxes_is_trusted_where_validation_is_small(
-    trained: list[int], learnt: Learnt, finding: Finding
+    trained: list[int], learnt: TrainingEvidence, finding: Finding
 ) -> None:
     start = tally([3, 3, 3])
     assert start.boxes < FEW_BOXES
     assert judge_training(tally(trained), start, learnt) is finding
     higher = sum(trained) > 9
-    assert (judge_further(tally(trained), start, learnt) is BETTER) == (higher and learnt.enough)
+    assert (judge_further(tally(trained), start, learnt) is BETTER) == (higher and learnt.is_enough)
 
 
 def test_from_twenty_boxes_on_validation_decides() -> None:
     for boxes, finding in ((FEW_BOXES, NOT_BETTER), (FEW_BOXES - 1, BETTER)):
         trained, start = (tally([right], boxes=boxes) for right in (3, 4))
-        assert judge_training(trained, start, Learnt(MANY, 3)) is finding
+        assert judge_training(trained, start, TrainingEvidence(MANY, 3)) is finding
     nothing, none_found = Tally.of([[0, 0, 0]]), tally([0], found=0)
-    assert judge_training(nothing, nothing, Learnt(MANY, 3)) is NOT_BETTER  # nothing was measured
-    assert judge_training(none_found, none_found, Learnt(MANY, 3)) is BETTER
+    assert judge_training(nothing, nothing, TrainingEvidence(MANY, 3)) is NOT_BETTER  # nothing was measured
+    assert judge_training(none_found, none_found, TrainingEvidence(MANY, 3)) is BETTER
 
 
 def test_fewer_false_boxes_are_a_gain() -> None:
@@ -135,13 +135,13 @@ def test_the_gain_is_positive_exactly_where_f1_is_higher() -> None:
         ours, theirs = both
         if ours.f1 is None or theirs.f1 is None:
             continue
-        assert np.sign(gains(ours, theirs).sum().round(9)) == np.sign(round(ours.f1 - theirs.f1, 9))
+        assert np.sign(box_gains(ours, theirs).sum().round(9)) == np.sign(round(ours.f1 - theirs.f1, 9))
 
 
 def test_nothing_measured_is_nothing_better() -> None:
     nothing = Tally.of([])
     assert nothing.f1 is None
-    assert nothing.plain() == []
+    assert nothing.as_lists() == []
     for pair in ((nothing, nothing), (nothing, tally([1])), (tally([1]), nothing)):
         assert compare_tallies(*pair) is NOT_BETTER
 
@@ -157,9 +157,9 @@ def test_boxes_are_counted_by_recording_from_the_threshold_up() -> None:
     heard = pd.DataFrame({"recording": ["a.wav", "b.wav", "c.wav", "d.wav"], "start_s": 0.0, "end_s": 10.0})
     part = PartTables(as_events(truth), as_events(found), heard, FrontEnd(), threshold=0.5)
     counts = tally_of(part)
-    assert counts.plain() == [[1, 1, 2], [1, 1, 1], [0, 1, 0], [0, 0, 0]]
+    assert counts.as_lists() == [[1, 1, 2], [1, 1, 1], [0, 1, 0], [0, 0, 0]]
     assert counts.f1 == pytest.approx(part.evaluate().metrics["f1"])
-    assert Tally.of(counts.plain()).plain() == counts.plain()
+    assert Tally.of(counts.as_lists()).as_lists() == counts.as_lists()
     assert MIN_GAIN == 2
 
 

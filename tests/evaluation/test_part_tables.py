@@ -47,8 +47,10 @@ def test_boxes_are_compared_in_cells(part: PartTables) -> None:
 
 
 def test_users_see_probabilities(part: PartTables) -> None:
-    assert part.counted["score"].tolist() == [0.6]
-    assert part.seen(part.found)["score"].tolist() == part.calibration.apply([0.6, 0.2]).tolist()
+    assert part.above_threshold["score"].tolist() == [0.6]
+    assert (
+        part.with_probabilities(part.found)["score"].tolist() == part.calibration.apply([0.6, 0.2]).tolist()
+    )
 
 
 def test_what_is_read_is_what_was_written(part: PartTables, tmp_path: Path) -> None:

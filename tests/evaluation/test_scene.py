@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mast.errors import AnnotationError, ConfigError
 from mast.evaluation import Scoring, evaluate
 from mast.evaluation.outcome import match_scene
-from mast.evaluation.scene import _heard, align_recordings, build_scene
+from mast.evaluation.scene import _is_reviewed, align_recordings, build_scene
 from mast.grid import FrontEnd
 
 
@@ -173,7 +173,7 @@ def test_what_was_heard_is_that_of_a_naive_twin(listened, moments):
     table = pd.DataFrame(listened, columns=["recording", "start_s", "end_s"])
     rows = np.array([recordings.index(name) if name in recordings else -1 for name, _ in moments], np.int64)
     spoken = np.array([recordings.index(name) for name in table["recording"]], np.int64)
-    heard = _heard(rows, np.array([time_s for _, time_s in moments], float), spoken, table)
+    heard = _is_reviewed(rows, np.array([time_s for _, time_s in moments], float), spoken, table)
     assert heard.tolist() == [
         any(name == where and start_s <= time_s <= end_s for where, start_s, end_s in listened)
         for name, time_s in moments

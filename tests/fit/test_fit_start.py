@@ -19,7 +19,7 @@ from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
-from mast.evaluation.evidence import MANY, Learnt, Tally
+from mast.evaluation.evidence import MANY, Tally, TrainingEvidence
 from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
 from mast.fit.habit_choice import HabitChoice
@@ -235,7 +235,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
         assert (
             tones["end_s"].shift() - part.truth["start_s"]
         ).max() < 0.02  # each once, though chunks overlap
-        assert (part.counted["score"] >= 0.0123).all()
+        assert (part.above_threshold["score"] >= 0.0123).all()
         assert path_of(part.recordings[0]).is_file()
         return HabitChoice(learnt, start, plenty(0.2), plenty(0.6))
 
@@ -390,7 +390,7 @@ def test_how_the_start_draws_is_an_option(
         detectors = {"trained": {"parts": {}}}
         metrics = {
             "validation_f1": f1,
-            "validation_counts": {"trained": plenty(f1["trained"]).plain()},
+            "validation_counts": {"trained": plenty(f1["trained"]).as_lists()},
             "learnt_from": {"boxes": 8, "recordings": 2},
             "recommended": "trained",
             "parts": {},
@@ -438,8 +438,8 @@ def test_how_the_start_draws_is_an_option(
 )
 def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:
     found = {name: plenty(value) for name, value in f1.items()}
-    assert recommend_detector(found, Learnt()) == chosen
-    sentence = verdict(found, Learnt())
+    assert recommend_detector(found, TrainingEvidence()) == chosen
+    sentence = verdict(found, TrainingEvidence())
     assert ("recommended as is" in sentence) == (chosen == "start")
     assert len(sentence) < 300
 
@@ -461,8 +461,8 @@ LUCKY = {"start": 3, "trained": 5}  # boxes right, of eight in one recording
 )
 def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen: str, so: str) -> None:
     found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
-    assert recommend_detector(found, Learnt()) == chosen
-    sentence = verdict(found, Learnt())
+    assert recommend_detector(found, TrainingEvidence()) == chosen
+    sentence = verdict(found, TrainingEvidence())
     if so:
         assert sentence.startswith("Training looked better on validation (F1 as is 0.38, ")
         assert "but on 8 boxes in 1 recording that may be due to chance, " in sentence
@@ -473,12 +473,13 @@ def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen
 
 def test_what_was_learnt_from_several_recordings_needs_no_proof() -> None:
     found = {name: Tally.of([[n, 8, 8]]) for name, n in LUCKY.items()}
-    assert recommend_detector(found, Learnt(20, 3)) == "trained"
-    assert recommend_detector(found, Learnt(1_000, 2)) == "start"  # it may have learnt these recordings alone
-    assert recommend_detector(found, Learnt(19, 3)) == "start"
-    assert verdict(found, Learnt(20, 3)).startswith("On validation the trained detector beats")
+    assert recommend_detector(found, TrainingEvidence(20, 3)) == "trained"
+    # it may have learnt these recordings alone
+    assert recommend_detector(found, TrainingEvidence(1_000, 2)) == "start"
+    assert recommend_detector(found, TrainingEvidence(19, 3)) == "start"
+    assert verdict(found, TrainingEvidence(20, 3)).startswith("On validation the trained detector beats")
     worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2}).items()}
-    assert recommend_detector(worse, Learnt(MANY - 1, 30)) == "start"
+    assert recommend_detector(worse, TrainingEvidence(MANY - 1, 30)) == "start"
 
 
 def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path) -> None:
@@ -496,10 +497,8 @@ def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path
     learnt = fitted.metrics["learnt_from"]
     assert learnt["averaged"]
     assert load_card(tmp_path / "run" / "train" / "best").provenance["recipe"]["train"]["start_share"] == 0.5
-    assert (
-        f"train: {Learnt(**learnt).size} are few, so the trained weights are averaged with the starting model's"
-        in told
-    )
+    size = TrainingEvidence(**learnt).size
+    assert f"train: {size} are few, so the trained weights are averaged with the starting model's" in told
     assert fitted.metrics["recommended"] == "trained"
     told.clear()
     fixed = run_fit(
@@ -512,13 +511,14 @@ def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path
 def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended() -> None:
     right = {"start": 3, "trained": 2, "self-trained": 2}
     found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
-    assert recommend_detector(found, Learnt(55, 7)) == "trained"  # self-training has no more boxes to rely on
-    assert verdict(found, Learnt(55, 7)) == (
+    # self-training has no more boxes to rely on
+    assert recommend_detector(found, TrainingEvidence(55, 7)) == "trained"
+    assert verdict(found, TrainingEvidence(55, 7)) == (
         "Validation is too small to compare detectors (8 boxes in 1 recording; F1 as is 0.38, trained 0.25, "
         "self-trained 0.25). The trained one learnt from 55 boxes in 7 recordings, which usually helps, and is "
         "recommended."
     )
-    few = Learnt(8, 2)
+    few = TrainingEvidence(8, 2)
     assert recommend_detector(found, few) == "start"
     assert recommend_detector(found, few._replace(averaged=True)) == "trained"
     assert (
@@ -536,7 +536,7 @@ def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended()
     ],
 )
 def test_a_detector_that_finds_nothing_right_is_not_recommended(f1: dict[str, float], remedy: str) -> None:
-    sentence = verdict({name: plenty(value) for name, value in f1.items()}, Learnt())
+    sentence = verdict({name: plenty(value) for name, value in f1.items()}, TrainingEvidence())
     assert sentence.startswith("The detector found nothing correctly on validation (F1 ")
     assert sentence.endswith(f"{remedy}.")
 

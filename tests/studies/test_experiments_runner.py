@@ -403,7 +403,7 @@ def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -
             [Source(dataset.path(name), name) for name in found.recordings]
         )
     ]
-    assert len(found.counted) == sum(map(len, events))
+    assert len(found.above_threshold) == sum(map(len, events))
     with pytest.raises(MastError, match="was measured on chunks; choose another --work"):
         module.Runner(
             training_runs.TrainingRuns(

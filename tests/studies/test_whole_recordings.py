@@ -101,7 +101,7 @@ def test_lower_scores_lie_beside_what_the_model_gives(own: Path, low: Path, data
     lower = every[every["score"] < part.threshold]
     assert 0 < len(given) < len(lower)
     pd.testing.assert_frame_equal(part.found, pd.concat([given, lower], ignore_index=True))
-    pd.testing.assert_frame_equal(part.counted, given)
+    pd.testing.assert_frame_equal(part.above_threshold, given)
     boxes = dataset.annotations.events
     pd.testing.assert_frame_equal(part.truth, boxes[boxes["recording"].isin(files)].reset_index(drop=True))
     assert part.front_end == FRONT_END

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import ConfigError, MastError
-from mast.evaluation.evidence import FEW_BOXES, MANY, Finding, Learnt, Tally, compare_tallies
+from mast.evaluation.evidence import FEW_BOXES, MANY, Finding, Tally, TrainingEvidence, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.events import boxes_of
 from mast.grid import FrontEnd, in_band
@@ -88,7 +88,7 @@ def test_a_start_is_measured_in_the_band_of_the_run(
     monkeypatch.setattr("mast.training.helped.look_at", listen)
     before, after, finding = against_start(load_dataset(tones), trained, Start.find(start), slow)
     assert heard == [slow.front_end, slow.front_end]
-    assert before.plain() == after.plain()  # the same weights
+    assert before.as_lists() == after.as_lists()  # the same weights
     assert finding is Finding.NOT_BETTER
 
 
@@ -202,15 +202,17 @@ def test_no_mean_where_some_weights_are_new(tmp_path: Path) -> None:
 def test_few_boxes_are_averaged_with_the_start(tones: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "start", detector_of(small_recipe()))
     held = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
-    few, many = held.without_overlap(load_dataset(tones), FRONT_END), Learnt(MANY, 3)
+    few, many = held.without_overlap(load_dataset(tones), FRONT_END), TrainingEvidence(MANY, 3)
     assert few.n_boxes < FEW_BOXES
-    assert Start.find(folder).share(Learnt(MANY - 1, 3), few, FRONT_END) == 0.5
+    assert Start.find(folder).share(TrainingEvidence(MANY - 1, 3), few, FRONT_END) == 0.5
     assert Start.find(folder).share(many, few, FRONT_END) == 0  # trusted as it is
-    assert Start.find(folder).share(Learnt(MANY, 2), few, FRONT_END) == 0.5
-    assert Start().share(Learnt(9, 3), few, FRONT_END) == 0
+    assert Start.find(folder).share(TrainingEvidence(MANY, 2), few, FRONT_END) == 0.5
+    assert Start().share(TrainingEvidence(9, 3), few, FRONT_END) == 0
     card = load_card(folder)
     update_card(folder, card.model_copy(update={"habit": Habit(box="strongest", band_db=25, time_db=15)}))
-    assert Start.find(folder).share(Learnt(9, 3), few, FRONT_END) == 0  # its boxes are cut down afterwards
+    assert (
+        Start.find(folder).share(TrainingEvidence(9, 3), few, FRONT_END) == 0
+    )  # its boxes are cut down afterwards
 
 
 def test_plenty_to_validate_on_needs_no_mean(
@@ -218,7 +220,10 @@ def test_plenty_to_validate_on_needs_no_mean(
 ) -> None:
     start = Start.find(saved(tmp_path / "start", detector_of(small_recipe())))
     monkeypatch.setattr("mast.training.start.FEW_BOXES", 1)
-    assert start.share(Learnt(9, 3), labelled_chunks(load_dataset(tones), FRONT_END)["val"], FRONT_END) == 0
+    assert (
+        start.share(TrainingEvidence(9, 3), labelled_chunks(load_dataset(tones), FRONT_END)["val"], FRONT_END)
+        == 0
+    )
 
 
 def test_few_boxes_do_not_choose_a_threshold(

@@ -51,7 +51,7 @@ def interval(values: FloatArray) -> Interval:
     return (float(low), float(high)) if high - low > _NO_WIDTH else (float("nan"), float("nan"))
 
 
-def rounded(bounds: Interval) -> list[float] | None:
+def round_interval(bounds: Interval) -> list[float] | None:
     """An interval for a result file; None where it cannot be told."""
     return [round(bound, 4) for bound in bounds] if np.isfinite(bounds[0]) else None
 

@@ -150,9 +150,9 @@ def _fit_isotonic(scores: FloatArray, hits: BoolArray) -> tuple[FloatArray, Floa
     """
     values, at = np.unique(scores.round(9), return_inverse=True)  # so far apart, step means stay distinct
     counts = np.stack([np.bincount(at), np.bincount(at, weights=hits)]).astype(np.float64)
-    n, h, total = _summed(_steps(counts[1] / counts[0], counts[0]), *counts, values * counts[0])
+    n, h, total = _sum_by_step(_steps(counts[1] / counts[0], counts[0]), *counts, values * counts[0])
     step = _steps((h + 1) / (n + 2), n + 2)
-    smoothed_n, smoothed_h, n, total = _summed(step, n + 2, h + 1, n, total)
+    smoothed_n, smoothed_h, n, total = _sum_by_step(step, n + 2, h + 1, n, total)
     # the accumulation undoes rounding only: steps that differ by less than that may come out reversed
     return total / n, np.maximum.accumulate(smoothed_h / smoothed_n)
 
@@ -165,7 +165,7 @@ def _steps(values: FloatArray, weights: FloatArray) -> IntArray:
     return np.repeat(np.arange(len(blocks) - 1), np.diff(blocks))
 
 
-def _summed(step: IntArray, *amounts: FloatArray) -> list[FloatArray]:
+def _sum_by_step(step: IntArray, *amounts: FloatArray) -> list[FloatArray]:
     """Each amount summed over each step."""
     return [np.bincount(step, weights=amount).astype(np.float64) for amount in amounts]
 

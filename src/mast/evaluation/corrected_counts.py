@@ -32,7 +32,7 @@ MIN_LABEL_EVENTS, MAX_LABELS = 50, 8  # our choice: other labels share their str
 MIN_CHECKED = 3  # of a stratum that is not smaller, our choice: fewer say next to nothing
 # of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
 MIN_SPREAD = 0.3
-OF_SITE = " · "  # between site and stratum
+SITE_SEPARATOR = " · "  # between site and stratum
 _DRAWS, _MIN_DRAWS, _MAX_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
 _BLOCK = 1_000  # sums drawn at once: some 30 MB
 _SEED = 0  # of the draws
@@ -95,7 +95,9 @@ class SiteStrata:
     def names(self) -> tuple[str, ...]:
         """As those of :class:`Strata`, with their site."""
         return tuple(
-            f"{site or 'no site'}{OF_SITE}{name}" for site, part in self.parts.items() for name in part.names
+            f"{site or 'no site'}{SITE_SEPARATOR}{name}"
+            for site, part in self.parts.items()
+            for name in part.names
         )
 
     @property
@@ -262,22 +264,22 @@ def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike) -> Correcte
     low, high = np.full(len(others), np.nan), np.full(len(others), np.nan)
     # cells of the same make-up have the same doubt, and most hold one event or none
     kinds, kind_of = np.unique(others, axis=0, return_inverse=True)
-    doubt = _doubt(kinds, n, k)[kind_of.reshape(-1)]  # (C, 2)
-    sure = ~np.isnan(estimate)
-    low[sure] = np.minimum(known + doubt[:, 0], estimate)[sure]
-    high[sure] = np.maximum(known + doubt[:, 1], estimate)[sure]
+    uncertainty = _uncertainty(kinds, n, k)[kind_of.reshape(-1)]  # (C, 2)
+    known_cells = ~np.isnan(estimate)
+    low[known_cells] = np.minimum(known + uncertainty[:, 0], estimate)[known_cells]
+    high[known_cells] = np.maximum(known + uncertainty[:, 1], estimate)[known_cells]
     return Corrected(estimate, low, high)
 
 
-def _doubt(kinds: IntArray, n: FloatArray, k: FloatArray) -> FloatArray:
+def _uncertainty(kinds: IntArray, n: FloatArray, k: FloatArray) -> FloatArray:
     """(K, 2) limits of how many are right among unchecked events, by how many a kind has of each stratum: (K, H)."""
     pooled = (k.sum() + 0.5) / (n.sum() + 1)
-    limits = [_drawn(kinds, n, k, share) for share in (0.5, pooled)]
+    limits = [_sample_interval(kinds, n, k, share) for share in (0.5, pooled)]
     low, high = np.minimum(*(limit[:, 0] for limit in limits)), np.maximum(*(limit[:, 1] for limit in limits))
     return np.stack([low, high], axis=1)
 
 
-def _drawn(kinds: IntArray, n: FloatArray, k: FloatArray, share: float) -> FloatArray:
+def _sample_interval(kinds: IntArray, n: FloatArray, k: FloatArray, share: float) -> FloatArray:
     """(K, 2) 2.5 and 97.5 % of how many are right, from a prior around a share that weighs as much as one event."""
     generator = np.random.default_rng(_SEED)
     draws = int(np.clip(_MAX_SUMS // max(1, len(kinds)), _MIN_DRAWS, _DRAWS))

@@ -45,7 +45,7 @@ MIN_BOXES = 5
 FEW_BOXES = 20
 
 
-class Learnt(NamedTuple):
+class TrainingEvidence(NamedTuple):
     """What training had to learn from."""
 
     boxes: int = 0
@@ -53,24 +53,24 @@ class Learnt(NamedTuple):
     averaged: bool = False  # whether the weights before are half of what is kept
 
     @property
-    def enough(self) -> bool:
+    def is_enough(self) -> bool:
         """Whether training on it can be expected to help elsewhere."""
         return self.boxes >= ENOUGH and self.recordings >= SEVERAL
 
     @property
-    def many(self) -> bool:
+    def is_plenty(self) -> bool:
         """Whether so much is trusted to help where validation cannot say."""
         return self.boxes >= MANY and self.recordings >= SEVERAL
 
     @property
-    def trusted(self) -> bool:
+    def is_trusted(self) -> bool:
         """The same for what is kept: of few boxes, only the mean with the weights before."""
-        return self.many or (self.averaged and self.boxes >= MIN_BOXES)
+        return self.is_plenty or (self.averaged and self.boxes >= MIN_BOXES)
 
     @property
     def size(self) -> str:
         """In words, as in 55 boxes in 7 recordings."""
-        return _size(self.boxes, self.recordings)
+        return _size_text(self.boxes, self.recordings)
 
 
 class Finding(Enum):
@@ -99,7 +99,7 @@ class Tally:
         """From plain lists, as :meth:`plain` gives them."""
         return cls(np.asarray(counts, dtype=np.float64).reshape(-1, 3))
 
-    def plain(self) -> list[list[int]]:
+    def as_lists(self) -> list[list[int]]:
         """For a file."""
         return [[int(n) for n in row] for row in self.counts]
 
@@ -116,7 +116,7 @@ class Tally:
     @property
     def size(self) -> str:
         """In words, as in 11 boxes in 1 recording."""
-        return _size(self.boxes, self.recordings)
+        return _size_text(self.boxes, self.recordings)
 
     @property
     def f1(self) -> float | None:
@@ -127,7 +127,7 @@ class Tally:
 
 def tally_of(part: PartTables) -> Tally:
     """The counts of one detector on one part, at its threshold."""
-    outcome = replace(part, found=part.counted).match()
+    outcome = replace(part, found=part.above_threshold).match()
     n = len(outcome.scene.recordings)
     right, found, true = (
         np.bincount(rows, minlength=n)
@@ -136,7 +136,7 @@ def tally_of(part: PartTables) -> Tally:
     return Tally(np.stack([right, found, true], axis=1).astype(np.float64))
 
 
-def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
+def judge_training(trained: Tally, start: Tally, learnt: TrainingEvidence) -> Finding:
     """What validation says about training on boxes, or what can be expected where it is too small to tell.
 
     Args:
@@ -149,15 +149,15 @@ def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
     return judge_further(trained, start, learnt)
 
 
-def is_trusted(start: Tally, learnt: Learnt) -> bool:
+def is_trusted(start: Tally, learnt: TrainingEvidence) -> bool:
     """Whether training is used unless it is clearly worse: it is trusted, and validation is too small to tell."""
-    return learnt.trusted and 0 < start.boxes < FEW_BOXES
+    return learnt.is_trusted and 0 < start.boxes < FEW_BOXES
 
 
-def judge_further(further: Tally, start: Tally, learnt: Learnt) -> Finding:
+def judge_further(further: Tally, start: Tally, learnt: TrainingEvidence) -> Finding:
     """The same for what was made from a trained detector without more boxes: it has to have the higher F1."""
     found = compare_tallies(further, start)
-    return Finding.BETTER if found is Finding.LUCK and learnt.enough else found
+    return Finding.BETTER if found is Finding.LUCK and learnt.is_enough else found
 
 
 def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
@@ -167,7 +167,7 @@ def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
     """
     if ours.f1 is None or theirs.f1 is None or ours.f1 <= theirs.f1:
         return Finding.NOT_BETTER
-    gain = gains(ours, theirs)
+    gain = box_gains(ours, theirs)
     total, spread = float(gain.sum()), math.sqrt(float((gain**2).sum()))
     if total < MIN_GAIN:
         return Finding.LUCK
@@ -175,12 +175,12 @@ def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
     return Finding.BETTER if plenty or total >= SURE * spread else Finding.LUCK
 
 
-def gains(ours: Tally, theirs: Tally) -> FloatArray:
+def box_gains(ours: Tally, theirs: Tally) -> FloatArray:
     """(recordings,) right boxes gained, less what more false ones cost."""
     difference = ours.counts - theirs.counts
     rate = ((ours.f1 or 0.0) + (theirs.f1 or 0.0)) / 2
     return np.asarray(difference[:, 0] - rate / 2 * difference[:, 1])
 
 
-def _size(boxes: int, recordings: int) -> str:
+def _size_text(boxes: int, recordings: int) -> str:
     return f"{counted(boxes, 'box')} in {counted(recordings, 'recording')}"

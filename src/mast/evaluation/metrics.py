@@ -62,7 +62,7 @@ def metrics_of(
     """
     if weights is None:
         weights = np.ones((1, len(outcome.scene.recordings)))
-    metrics = {**_counted(outcome, threshold, weights), **_average_precisions(outcome, weights)}
+    metrics = {**_count_metrics(outcome, threshold, weights), **_average_precisions(outcome, weights)}
     metrics["ece"] = _expected_calibration_error(outcome, weights)
     return {name: metrics[name] for name in METRICS}
 
@@ -74,7 +74,7 @@ def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
     return out
 
 
-def _counted(outcome: Outcome, threshold: float | None, weights: FloatArray) -> dict[str, FloatArray]:
+def _count_metrics(outcome: Outcome, threshold: float | None, weights: FloatArray) -> dict[str, FloatArray]:
     """Precision, recall, the F1s and mIoU from per-recording counts."""
     n_recordings = len(outcome.scene.recordings)
     kept = outcome.kept(threshold)

@@ -55,11 +55,11 @@ class PartTables:
         return sorted(self.heard["recording"].astype(str).unique())
 
     @property
-    def counted(self) -> pd.DataFrame:
+    def above_threshold(self) -> pd.DataFrame:
         """The detector's boxes from its threshold up."""
         return self.found if self.threshold is None else self.found[self.found["score"] >= self.threshold]
 
-    def seen(self, found: pd.DataFrame) -> pd.DataFrame:
+    def with_probabilities(self, found: pd.DataFrame) -> pd.DataFrame:
         """Rows of :attr:`found` as users see them: with probabilities for scores."""
         return found.assign(score=self.calibration.apply(found["score"].to_numpy(dtype=float)))
 
@@ -90,12 +90,12 @@ class PartTables:
 
     def save(self, folder: Path, part: str) -> None:
         """Write the tables below ``folder``; each file is there whole or not at all, the truth last."""
-        told = {
+        settings = {
             "front_end": self.front_end.model_dump(mode="json"),
             "threshold": self.threshold,
             "calibration": self.calibration.model_dump(mode="json"),
         }
-        write_json(folder / f"{part}.json", told)
+        write_json(folder / f"{part}.json", settings)
         for kind in TABLES:
             table: pd.DataFrame = getattr(self, kind)
             write_whole(folder / f"{part}.{kind}.parquet", table.to_parquet(index=False, compression="zstd"))
@@ -104,15 +104,15 @@ class PartTables:
     def load(cls, folder: Path, part: str) -> PartTables:
         """Read what :meth:`save` wrote."""
         try:
-            told = json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
+            settings = json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
             found, heard, truth = (pd.read_parquet(folder / f"{part}.{kind}.parquet") for kind in TABLES)
             return cls(
                 as_events(truth),
                 as_events(found),
                 heard,
-                FrontEnd.model_validate(told["front_end"]),
-                told["threshold"],
-                Calibration.model_validate(told["calibration"]),
+                FrontEnd.model_validate(settings["front_end"]),
+                settings["threshold"],
+                Calibration.model_validate(settings["calibration"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MastError(
@@ -120,7 +120,7 @@ class PartTables:
             ) from None
 
 
-def together(parts: Sequence[PartTables]) -> PartTables:
+def merge_parts(parts: Sequence[PartTables]) -> PartTables:
     """Several parts that one detector was measured on as one."""
     tables = {kind: pd.concat([getattr(part, kind) for part in parts], ignore_index=True) for kind in TABLES}
     return replace(parts[0], **tables)

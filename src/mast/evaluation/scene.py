@@ -165,19 +165,19 @@ def build_scene(
         scoring: how boxes are compared.
     """
     how = scoring or Scoring()
-    true_events = _checked(truth, "truth")
-    predicted = _checked(predictions, "predictions")
-    spans = _spans(reviewed, true_events)
+    true_events = _checked_events(truth, "truth")
+    predicted = _checked_events(predictions, "predictions")
+    spans = _reviewed_spans(reviewed, true_events)
     recordings = sorted(spans["recording"].unique())
     names = align_recordings(predicted["recording"], recordings)
     predicted = predicted.assign(recording=predicted["recording"].map(lambda name: names.get(name, name)))
-    truth_side = _place(true_events, spans, recordings, how)
-    prediction_side = _place(predicted, spans, recordings, how)
+    truth_side = _scene_boxes(true_events, spans, recordings, how)
+    prediction_side = _scene_boxes(predicted, spans, recordings, how)
     scores = predicted["score"].to_numpy(dtype=np.float64)[prediction_side.row]
     return Scene(how, recordings, truth_side, prediction_side, scores, true_events)
 
 
-def _checked(table: pd.DataFrame, what: str) -> pd.DataFrame:
+def _checked_events(table: pd.DataFrame, what: str) -> pd.DataFrame:
     """The table in the event schema; a row that is not a box is the user's mistake."""
     try:
         events = as_events(table)
@@ -192,7 +192,7 @@ def _checked(table: pd.DataFrame, what: str) -> pd.DataFrame:
     return cut_at_zero(events)
 
 
-def _spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:
+def _reviewed_spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:
     """Reviewed spans, (recording, start_s, end_s) with an infinite end where none is given."""
     if reviewed is None:
         spans = pd.DataFrame({"recording": pd.Series([], dtype=str), "start_s": [], "end_s": []})
@@ -207,7 +207,9 @@ def _spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], scoring: Scoring) -> SceneBoxes:
+def _scene_boxes(
+    events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], scoring: Scoring
+) -> SceneBoxes:
     """The events that count, in the scene's coordinates."""
     index = pd.Index(recordings, dtype="object")
     recording, span_recording = (
@@ -215,7 +217,7 @@ def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], sco
         for table in (events, spans)
     )
     centre_s = (events["start_s"].to_numpy(dtype=np.float64) + events["end_s"].to_numpy(dtype=np.float64)) / 2
-    heard = _heard(recording, centre_s, span_recording, spans)
+    reviewed = _is_reviewed(recording, centre_s, span_recording, spans)
 
     boxes = boxes_of(events)
     if scoring.space == "grid":
@@ -227,19 +229,19 @@ def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], sco
         inside = np.ones(len(boxes), dtype=bool)
         if scoring.space == "cells":
             boxes = events_to_cells(boxes, scoring.front_end)
-    rows = np.flatnonzero(heard & inside)
+    rows = np.flatnonzero(reviewed & inside)
     rows = rows[np.argsort(recording[rows], kind="stable")]
     return SceneBoxes(
         boxes=boxes[rows],
         recording=recording[rows],
         chunk=np.floor(centre_s[rows] / scoring.front_end.chunk_s).astype(np.int64),
         row=rows,
-        n_outside=int((heard & ~inside).sum()),
-        n_unreviewed=int((~heard).sum()),
+        n_outside=int((reviewed & ~inside).sum()),
+        n_unreviewed=int((~reviewed).sum()),
     )
 
 
-def _heard(
+def _is_reviewed(
     recording: IntArray, time_s: FloatArray, span_recording: IntArray, spans: pd.DataFrame
 ) -> BoolArray:
     """Which moments lie in a reviewed span."""
@@ -250,6 +252,6 @@ def _heard(
     moment = np.repeat(np.arange(len(recording)), count)
     span = order[np.arange(len(moment)) + np.repeat(first - (count.cumsum() - count), count)]
     start_s, end_s = (spans[name].to_numpy(dtype=np.float64)[span] for name in ("start_s", "end_s"))
-    heard = np.zeros(len(recording), dtype=bool)
-    heard[moment[(time_s[moment] >= start_s) & (time_s[moment] <= end_s)]] = True
-    return heard
+    reviewed = np.zeros(len(recording), dtype=bool)
+    reviewed[moment[(time_s[moment] >= start_s) & (time_s[moment] <= end_s)]] = True
+    return reviewed

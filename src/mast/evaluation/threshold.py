@@ -52,7 +52,7 @@ def best_threshold(
 def best_threshold_of(outcome: Outcome) -> Threshold:
     """:func:`best_threshold` of a scene that is matched already."""
     scores, f1 = _f1_by_threshold(outcome.scores, outcome.hit, len(outcome.scene.truth))
-    return _at(outcome, float(scores[np.argmax(f1)]))
+    return _threshold_at(outcome, float(scores[np.argmax(f1)]))
 
 
 def steady_threshold_of(outcome: Outcome) -> Threshold:
@@ -61,7 +61,7 @@ def steady_threshold_of(outcome: Outcome) -> Threshold:
     On a few hundred boxes many thresholds are nearly as good as the best. Which of them wins is luck, and those at the
     edge fail elsewhere: docs/results_worlds.md has an example.
     """
-    return _at(outcome, steady_score(outcome.scores, outcome.hit, len(outcome.scene.truth)))
+    return _threshold_at(outcome, steady_score(outcome.scores, outcome.hit, len(outcome.scene.truth)))
 
 
 def steady_score(scores: FloatArray, hit: BoolArray, n_truth: int) -> float:
@@ -86,7 +86,7 @@ def _f1_by_threshold(scores: FloatArray, hit: BoolArray, n_truth: int) -> tuple[
     return scores[last_of_equals], f1[last_of_equals]
 
 
-def _at(outcome: Outcome, value: float) -> Threshold:
+def _threshold_at(outcome: Outcome, value: float) -> Threshold:
     """A threshold, and what it gives on these boxes."""
     n_truth, kept = len(outcome.scene.truth), int((outcome.scores >= value).sum())
     hits = int(outcome.hit[:kept].sum())

@@ -15,7 +15,7 @@ from accelerate.utils import broadcast_object_list
 
 from mast.annotations.redraw import redraw_events
 from mast.evaluation.evidence import tally_of
-from mast.evaluation.part_tables import PartTables, together
+from mast.evaluation.part_tables import PartTables, merge_parts
 from mast.evaluation.threshold import steady_threshold_of
 from mast.files import replace_folder
 from mast.fit.fit_run import FitRun, f1_words
@@ -72,7 +72,9 @@ def _choices(run: FitRun, card: ModelCard) -> tuple[HabitChoice, ThresholdChoice
     # of overlapping chunks, every box would count twice
     parts = (run.parts["train"].without_overlap(labelled, run.recipe.front_end), run.parts["val"])
     low = min(own, run.recipe.train.score_threshold)
-    measured = together([_as_given(run, run.detectors[START], own_part, min_score=low) for own_part in parts])
+    measured = merge_parts(
+        [_as_given(run, run.detectors[START], own_part, min_score=low) for own_part in parts]
+    )
     drawing = choose_habit(replace(measured, threshold=own), card.habit or Habit(), labelled.path)
     events = redraw_events(measured.found, drawing.habit, measured.front_end, labelled.path, threshold=own)
     return drawing, choose_threshold(replace(measured, found=events), own)

@@ -12,7 +12,7 @@ from accelerate.utils import broadcast_object_list
 
 from mast.data.chunks import default_split_of
 from mast.data.splits import SplitConfig
-from mast.evaluation.evidence import Learnt, Tally
+from mast.evaluation.evidence import Tally, TrainingEvidence
 from mast.fit.inputs import Sources, inputs_in_words, labels_of, sound_of
 from mast.habit import Habit
 from mast.models.architecture import DetectorConfig
@@ -116,12 +116,12 @@ class FitRun:
         return own if own is None or self.threshold is None else self.threshold
 
     @cached_property
-    def _boxed(self) -> Learnt:
+    def _boxed(self) -> TrainingEvidence:
         """The boxes to learn from."""
         return learnt_from(self.parts["train"], self.sources.labelled, self.recipe.front_end)
 
     @property
-    def learnt(self) -> Learnt:
+    def learnt(self) -> TrainingEvidence:
         """What there is to learn from, and how."""
         return self._boxed._replace(averaged=self.sources.start.gentle(self.recipe).start_share > 0)
 
@@ -139,7 +139,7 @@ class FitRun:
         def work() -> dict[str, Any]:
             mine = validation_tally(folder, self.parts["val"], self.recipe.train, self.machine)
             # all processes must take the same branch
-            return {"counts": broadcast_object_list([mine.plain()])[0]}
+            return {"counts": broadcast_object_list([mine.as_lists()])[0]}
 
         inputs = {**self.common, **self.labels, **self.after(stage), "counted": "by recording"}
         self.tallies[name] = Tally.of(self.do(f"validate-{name}", inputs, (), work)["counts"])

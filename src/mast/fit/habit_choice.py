@@ -82,7 +82,7 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     """
     # of equals, the start
     habits = [start, *(habit for habit in candidates(part.front_end) if habit != start)]
-    drawn = [redraw_events(part.counted, habit, part.front_end, path_of) for habit in habits]
+    drawn = [redraw_events(part.above_threshold, habit, part.front_end, path_of) for habit in habits]
     units = [units_of(replace(part, found=found)) for found in drawn]
     table = np.stack([own.counts() for own in units])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)

@@ -112,7 +112,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
         }
         found |= {
             "validation_f1": {name: own.f1 for name, own in tallies.items()},
-            "validation_counts": {name: own.plain() for name, own in tallies.items()},
+            "validation_counts": {name: own.as_lists() for name, own in tallies.items()},
             "learnt_from": run.learnt._asdict(),
             "recommended": run.recommended,
         }

@@ -51,9 +51,9 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]
     found = np.zeros(len(outcome.scene.truth), dtype=bool)
     found[outcome.truth[:kept][right]] = True
     pools = {
-        HIT: part.seen(part.found.iloc[rows[:kept][right]]),
+        HIT: part.with_probabilities(part.found.iloc[rows[:kept][right]]),
         MISS: part.truth.iloc[outcome.scene.truth.row[~found]].assign(score=np.nan),
-        FALSE_ALARM: part.seen(part.found.iloc[rows[:kept][~right]]),
+        FALSE_ALARM: part.with_probabilities(part.found.iloc[rows[:kept][~right]]),
     }
     return [
         ShownBox(
@@ -69,7 +69,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]
 
 def example_pictures(examples: list[ShownBox], part: PartTables, dataset: Dataset) -> Iterator[Markup]:
     """Each example as HTML: a chunk of sound around it, with all boxes there and a frame around the one meant."""
-    shown = part.seen(part.counted)
+    shown = part.with_probabilities(part.above_threshold)
     for example in examples:
         path = dataset.path(example.recording)
         if path.is_file():

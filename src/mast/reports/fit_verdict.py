@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mast.evaluation.evidence import Finding, Learnt, Tally, is_trusted, judge_further, judge_training
+from mast.evaluation.evidence import (
+    Finding,
+    Tally,
+    TrainingEvidence,
+    is_trusted,
+    judge_further,
+    judge_training,
+)
 from mast.wording import counted
 
 # the detectors of a run, in this order
@@ -18,7 +25,7 @@ NAMES = {
 }
 
 
-def recommend_detector(tallies: Mapping[str, Tally], learnt: Learnt) -> str:
+def recommend_detector(tallies: Mapping[str, Tally], learnt: TrainingEvidence) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
     On few boxes a higher F1 may be due to chance: then the start is recommended, which is known to be good. Training on
@@ -44,7 +51,7 @@ def baseline_name(tallies: Mapping[str, Tally]) -> str:
     return HABIT if HABIT in tallies else START
 
 
-def compare_with_start(tallies: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
+def compare_with_start(tallies: Mapping[str, Tally], learnt: TrainingEvidence) -> dict[str, Finding]:
     """How each later detector compares with the start."""
     start = tallies[baseline_name(tallies)]
     later = [name for name in NAMES if name in tallies and name not in (START, HABIT)]
@@ -59,12 +66,12 @@ def read_tallies(metrics: Mapping[str, Any]) -> dict[str, Tally]:
     return {name: Tally.of(counts) for name, counts in metrics["validation_counts"].items()}
 
 
-def read_learnt(metrics: Mapping[str, Any]) -> Learnt:
+def read_learnt(metrics: Mapping[str, Any]) -> TrainingEvidence:
     """What was trained on, from ``metrics.json``."""
-    return Learnt(**metrics["learnt_from"])
+    return TrainingEvidence(**metrics["learnt_from"])
 
 
-def verdict(tallies: Mapping[str, Tally], learnt: Learnt) -> str:
+def verdict(tallies: Mapping[str, Tally], learnt: TrainingEvidence) -> str:
     """Why, in a sentence; nothing where there is nothing to compare."""
     chosen, f1 = recommend_detector(tallies, learnt), {name: own.f1 for name, own in tallies.items()}
     numbers = ", ".join(f"{NAMES[name]} {_format_f1(f1[name])}" for name in f1)
@@ -89,7 +96,9 @@ def verdict(tallies: Mapping[str, Tally], learnt: Learnt) -> str:
     )
 
 
-def _verdict_with_start(tallies: Mapping[str, Tally], learnt: Learnt, chosen: str, numbers: str) -> str:
+def _verdict_with_start(
+    tallies: Mapping[str, Tally], learnt: TrainingEvidence, chosen: str, numbers: str
+) -> str:
     """Why a detector is recommended, or the start."""
     what, start = compare_with_start(tallies, learnt), tallies[baseline_name(tallies)]
     how = " as is" if baseline_name(tallies) == START else ", adjusted to your boxes"

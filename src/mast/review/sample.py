@@ -18,7 +18,7 @@ import pandas as pd
 
 from mast.arrays import IntArray
 from mast.errors import ConfigError
-from mast.evaluation.corrected_counts import OF_SITE, Checked, SiteStrata, Strata
+from mast.evaluation.corrected_counts import SITE_SEPARATOR, Checked, SiteStrata, Strata
 from mast.reports.searched_recordings import read_events
 from mast.reports.summary_counts import Sample
 from mast.retrieval.naming import UNKNOWN
@@ -56,7 +56,13 @@ class CheckProgress:
 
 def count_sampled_sites(folder: Path) -> int:
     """How many sites have a sample of their own; 0 where one sample was drawn over all sites."""
-    return len({name.partition(OF_SITE)[0] for name in read_to_check(folder)["stratum"] if OF_SITE in name})
+    return len(
+        {
+            name.partition(SITE_SEPARATOR)[0]
+            for name in read_to_check(folder)["stratum"]
+            if SITE_SEPARATOR in name
+        }
+    )
 
 
 def was_drawn_with_names(folder: Path) -> bool:

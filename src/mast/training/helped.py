@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mast.data.recordings import Dataset
-from mast.evaluation.evidence import Finding, Learnt, Tally, judge_training, tally_of
+from mast.evaluation.evidence import Finding, Tally, TrainingEvidence, judge_training, tally_of
 from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import look_at
@@ -63,8 +63,8 @@ def against_start(
     return AgainstStart(as_is, trained, judge_training(trained, as_is, learnt))
 
 
-def learnt_from(train: Chunks, dataset: Dataset, front_end: FrontEnd) -> Learnt:
+def learnt_from(train: Chunks, dataset: Dataset, front_end: FrontEnd) -> TrainingEvidence:
     """What a training on these chunks of a dataset learns from, each box once."""
     own = train.without_overlap(dataset, front_end)
     boxed = {name for name, boxes in zip(own.table["recording"], own.boxes, strict=True) if len(boxes)}
-    return Learnt(own.n_boxes, len(boxed))
+    return TrainingEvidence(own.n_boxes, len(boxed))

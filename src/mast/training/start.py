@@ -21,7 +21,7 @@ from pathlib import Path
 from torch import nn
 
 from mast.errors import ConfigError
-from mast.evaluation.evidence import FEW_BOXES, Learnt
+from mast.evaluation.evidence import FEW_BOXES, TrainingEvidence
 from mast.grid import FrontEnd
 from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.baselines import BaselineConfig
@@ -112,7 +112,7 @@ class Start:
         factor = plan.start_lr_multiplier
         return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
 
-    def share(self, learnt: Learnt, held: Chunks, front_end: FrontEnd) -> float:
+    def share(self, learnt: TrainingEvidence, held: Chunks, front_end: FrontEnd) -> float:
         """How much of the detector's weights is kept in what is trained from it: half, where boxes are few.
 
         From ten boxes of fish or birds the mean was never worse than the detector it started from, while training alone
@@ -124,7 +124,7 @@ class Start:
             held: to validate on.
             front_end: as it is heard.
         """
-        if self.threshold(held) is None or learnt.many:
+        if self.threshold(held) is None or learnt.is_plenty:
             return 0.0
         assert self.card is not None
         habit = self.card.at_band(front_end.high_hz).habit
