@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.annotations.songs import join_boxes, join_events, songs_of
+from mast.annotations.songs import join_boxes, join_events, song_numbers
 from mast.events import as_events, boxes_of, empty_events
 
 Rows = list[tuple[str, float, float, float, float]]
@@ -44,7 +44,7 @@ box = st.tuples(steps, hertz, lengths, hertz)
 @given(st.lists(box, max_size=8), st.sampled_from([0.0, 0.25, 1.0, 3.0]))
 def test_songs_are_those_of_a_naive_twin(rows: list[tuple[float, float, float, float]], gap_s: float) -> None:
     boxes = np.array([(s, low, s + length, low + height) for s, low, length, height in rows]).reshape(-1, 4)
-    song = songs_of(boxes, gap_s)
+    song = song_numbers(boxes, gap_s)
     found = {frozenset(np.flatnonzero(song == k).tolist()) for k in set(song.tolist())}
     assert found == {frozenset(group) for group in naive_songs(boxes, gap_s)}
     scores = np.arange(len(boxes)) % 3 / 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from mast.data.folder_survey import COLUMNS, facts, survey
+from mast.data.folder_survey import COLUMNS, add_up, survey
 from mast.errors import AudioError
 
 
@@ -27,7 +27,7 @@ def test_a_folder_is_added_up(tmp_path: Path) -> None:
     assert [tuple(row) for row in found.rows] == [COLUMNS] * 3
     assert [row["file"] for row in found.failures] == ["broken.wav"]
     assert (found.files, seen[-1]) == (4, (4, 4))
-    every = facts(found.rows)
+    every = add_up(found.rows)
     assert every.hours == pytest.approx(72 / 3600)
     assert dict(every.sample_rates) == {8000: 2, 16_000: 1}
     assert every.days == ["2024-05-01", "2024-05-03"]

@@ -11,8 +11,8 @@ from mast.evaluation.evidence import (
     MANY,
     MIN_BOXES,
     MIN_GAIN,
-    PLENTY,
-    SEVERAL_HELD,
+    PLENTY_RECORDINGS,
+    TRUSTED_BOXES,
     Finding,
     Tally,
     TrainingEvidence,
@@ -55,10 +55,10 @@ def test_few_boxes_have_to_agree(ours: list[int], theirs: list[int], finding: Fi
 @pytest.mark.parametrize(
     ("recordings", "boxes", "gain", "finding"),
     [
-        (SEVERAL_HELD, PLENTY, 2, BETTER),
-        (SEVERAL_HELD - 1, PLENTY, 2, LUCK),
-        (SEVERAL_HELD, PLENTY - 1, 2, LUCK),
-        (SEVERAL_HELD, PLENTY, 1, LUCK),
+        (PLENTY_RECORDINGS, PLENTY_BOXES, 2, BETTER),
+        (PLENTY_RECORDINGS - 1, PLENTY_BOXES, 2, LUCK),
+        (PLENTY_RECORDINGS, PLENTY_BOXES - 1, 2, LUCK),
+        (PLENTY_RECORDINGS, PLENTY_BOXES, 1, LUCK),
     ],
 )
 def test_with_plenty_of_boxes_in_several_recordings_the_higher_f1_decides(
@@ -75,12 +75,16 @@ def test_with_plenty_of_boxes_in_several_recordings_the_higher_f1_decides(
 @pytest.mark.parametrize(
     ("trained", "learnt", "finding"),
     [
-        ([3, 3, 3], TrainingEvidence(MANY, 3), BETTER),  # it changed nothing that validation could see
-        ([3, 3, 1], TrainingEvidence(MANY, 3), BETTER),  # a box or two less may be bad luck
-        ([2, 2, 2], TrainingEvidence(MANY, 3), NOT_BETTER),  # three recordings that agree
-        ([3, 3, 3], TrainingEvidence(MANY - 1, 3), NOT_BETTER),  # it has to be the better one
-        ([3, 3, 3], TrainingEvidence(MANY, 2), NOT_BETTER),
-        ([4, 3, 3], TrainingEvidence(MANY - 1, 3), BETTER),
+        (
+            [3, 3, 3],
+            TrainingEvidence(TRUSTED_BOXES, 3),
+            BETTER,
+        ),  # it changed nothing that validation could see
+        ([3, 3, 1], TrainingEvidence(TRUSTED_BOXES, 3), BETTER),  # a box or two less may be bad luck
+        ([2, 2, 2], TrainingEvidence(TRUSTED_BOXES, 3), NOT_BETTER),  # three recordings that agree
+        ([3, 3, 3], TrainingEvidence(TRUSTED_BOXES - 1, 3), NOT_BETTER),  # it has to be the better one
+        ([3, 3, 3], TrainingEvidence(TRUSTED_BOXES, 2), NOT_BETTER),
+        ([4, 3, 3], TrainingEvidence(TRUSTED_BOXES - 1, 3), BETTER),
         ([4, 3, 3], TrainingEvidence(19, 3), LUCK),
         ([4, 3, 3], TrainingEvidence(1_000, 2), LUCK),
         ([3, 3, 3], TrainingEvidence(MIN_BOXES, 2, averaged=True), BETTER),  # the mean with the start
@@ -101,10 +105,12 @@ def test_a_training_on_many_boxes_is_trusted_where_validation_is_small(
 def test_from_twenty_boxes_on_validation_decides() -> None:
     for boxes, finding in ((FEW_BOXES, NOT_BETTER), (FEW_BOXES - 1, BETTER)):
         trained, start = (tally([right], boxes=boxes) for right in (3, 4))
-        assert judge_training(trained, start, TrainingEvidence(MANY, 3)) is finding
+        assert judge_training(trained, start, TrainingEvidence(TRUSTED_BOXES, 3)) is finding
     nothing, none_found = Tally.of([[0, 0, 0]]), tally([0], found=0)
-    assert judge_training(nothing, nothing, TrainingEvidence(MANY, 3)) is NOT_BETTER  # nothing was measured
-    assert judge_training(none_found, none_found, TrainingEvidence(MANY, 3)) is BETTER
+    assert (
+        judge_training(nothing, nothing, TrainingEvidence(TRUSTED_BOXES, 3)) is NOT_BETTER
+    )  # nothing was measured
+    assert judge_training(none_found, none_found, TrainingEvidence(TRUSTED_BOXES, 3)) is BETTER
 
 
 def test_fewer_false_boxes_are_a_gain() -> None:

@@ -19,7 +19,7 @@ from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
-from mast.evaluation.evidence import MANY, Tally, TrainingEvidence
+from mast.evaluation.evidence import TRUSTED_BOXES, Tally, TrainingEvidence
 from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
 from mast.fit.habit_choice import HabitChoice
@@ -479,7 +479,7 @@ def test_what_was_learnt_from_several_recordings_needs_no_proof() -> None:
     assert recommend_detector(found, TrainingEvidence(19, 3)) == "start"
     assert verdict(found, TrainingEvidence(20, 3)).startswith("On validation the trained detector beats")
     worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2}).items()}
-    assert recommend_detector(worse, TrainingEvidence(MANY - 1, 30)) == "start"
+    assert recommend_detector(worse, TrainingEvidence(TRUSTED_BOXES - 1, 30)) == "start"
 
 
 def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path) -> None:

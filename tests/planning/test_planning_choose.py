@@ -8,7 +8,7 @@ import pytest
 
 from mast.data.part_assignment import shuffle_key
 from mast.errors import ConfigError
-from mast.planning.choose import balanced_order, choose_clips, spread, thin_out
+from mast.planning.choose import balanced_order, choose_clips, count_spread, thin_out
 from mast.planning.cover import Survey, clip_weights, cover_order, coverage
 from mast_studies.label_budgets import budget_order
 
@@ -185,7 +185,7 @@ def test_thinning_keeps_rare_hours() -> None:
 
 def test_spread_counts_only_what_is_known() -> None:
     table = clips([5, 5, 6, -1], ["A", "B", "B", ""])
-    assert spread(table) == {"sites": 2, "days": 1, "hours": 2, "recordings": 4}
+    assert count_spread(table) == {"sites": 2, "days": 1, "hours": 2, "recordings": 4}
 
 
 def test_senseless_wishes_are_refused() -> None:

@@ -14,7 +14,14 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import ConfigError, MastError
-from mast.evaluation.evidence import FEW_BOXES, MANY, Finding, Tally, TrainingEvidence, compare_tallies
+from mast.evaluation.evidence import (
+    FEW_BOXES,
+    TRUSTED_BOXES,
+    Finding,
+    Tally,
+    TrainingEvidence,
+    compare_tallies,
+)
 from mast.evaluation.part_tables import PartTables
 from mast.events import boxes_of
 from mast.grid import FrontEnd, in_band
@@ -202,11 +209,11 @@ def test_no_mean_where_some_weights_are_new(tmp_path: Path) -> None:
 def test_few_boxes_are_averaged_with_the_start(tones: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "start", detector_of(small_recipe()))
     held = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
-    few, many = held.without_overlap(load_dataset(tones), FRONT_END), TrainingEvidence(MANY, 3)
+    few, many = held.without_overlap(load_dataset(tones), FRONT_END), TrainingEvidence(TRUSTED_BOXES, 3)
     assert few.n_boxes < FEW_BOXES
-    assert Start.find(folder).share(TrainingEvidence(MANY - 1, 3), few, FRONT_END) == 0.5
+    assert Start.find(folder).share(TrainingEvidence(TRUSTED_BOXES - 1, 3), few, FRONT_END) == 0.5
     assert Start.find(folder).share(many, few, FRONT_END) == 0  # trusted as it is
-    assert Start.find(folder).share(TrainingEvidence(MANY, 2), few, FRONT_END) == 0.5
+    assert Start.find(folder).share(TrainingEvidence(TRUSTED_BOXES, 2), few, FRONT_END) == 0.5
     assert Start().share(TrainingEvidence(9, 3), few, FRONT_END) == 0
     card = load_card(folder)
     update_card(folder, card.model_copy(update={"habit": Habit(box="strongest", band_db=25, time_db=15)}))

@@ -114,12 +114,12 @@ def _labels(events: pd.DataFrame | None) -> str:
     names = ("start_s", "end_s", "label", "low_hz", "high_hz", "score")
     rows = zip(*(events[c].tolist() for c in names), strict=True)
     return "".join(
-        f"{cell_text(start)}\t{cell_text(end)}\t{one_line(label or _score(score))}\n"
+        f"{cell_text(start)}\t{cell_text(end)}\t{one_line(label or _score_text(score))}\n"
         f"\\\t{cell_text(low)}\t{cell_text(high)}\n"
         for start, end, label, low, high, score in rows
     )
 
 
-def _score(score: float) -> str:
+def _score_text(score: float) -> str:
     """What stands where a box has no label."""
     return f"score {score:.2f}" if 0 <= score <= 1 else ""

@@ -92,7 +92,7 @@ def read_run(folder: str | Path) -> DetectionRun | None:
         ) from None
 
 
-def run_of(predictions: str | Path) -> DetectionRun | None:
+def find_run(predictions: str | Path) -> DetectionRun | None:
     """The run of detect that made a results folder, or the table in it; ``None`` where they come from elsewhere.
 
     Raises:

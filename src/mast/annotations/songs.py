@@ -31,7 +31,7 @@ def join_events(events: pd.DataFrame, gap_s: float) -> pd.DataFrame:
     song = np.empty(len(events), dtype=np.int64)
     counted = 0
     for rows in events.groupby(["recording", "label"], sort=False).indices.values():
-        song[rows] = counted + songs_of(boxes_of(events.iloc[rows]), gap_s)
+        song[rows] = counted + song_numbers(boxes_of(events.iloc[rows]), gap_s)
         counted = int(song[rows].max()) + 1
     by_score = events.assign(song=song).sort_values(
         "score", ascending=False, kind="stable", na_position="last"
@@ -55,7 +55,7 @@ def join_boxes(boxes: FloatArray, scores: FloatArray, gap_s: float) -> tuple[Flo
         scores: (N,).
         gap_s: as in :func:`join_events`.
     """
-    song = songs_of(boxes, gap_s)
+    song = song_numbers(boxes, gap_s)
     by_score = np.argsort(-scores, kind="stable")
     _, first = np.unique(song[by_score], return_index=True)
     best = by_score[first]
@@ -65,7 +65,7 @@ def join_boxes(boxes: FloatArray, scores: FloatArray, gap_s: float) -> tuple[Flo
     return joined, best
 
 
-def songs_of(boxes: FloatArray, gap_s: float, similar: float = SIMILAR_BAND) -> IntArray:
+def song_numbers(boxes: FloatArray, gap_s: float, similar: float = SIMILAR_BAND) -> IntArray:
     """The number of the song that each box belongs to, from 0 on; rows start_s, low_hz, end_s, high_hz.
 
     Boxes may be in other units, such as frames and mel bins, with the gap in the same.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mast.audio import probe
-from mast.data.folder_survey import RecordingRow, facts, survey
+from mast.data.folder_survey import RecordingRow, add_up, survey
 from mast.errors import MastError, machine_fault, shortened
 from mast.review.colours import encode_png
 from mast.review.tiles import View, levels_db, to_levels
@@ -78,7 +78,7 @@ class Contents:
 
 
 def _summarise(rows: list[RecordingRow], failures: list[RecordingRow]) -> dict[str, Any]:
-    every = facts(rows)
+    every = add_up(rows)
     whole = [row for row in rows if not row["warning"]] or rows
     return {
         "recordings": len(rows),

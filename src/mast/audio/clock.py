@@ -98,11 +98,11 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
     notes = header_notes(path)
     when, site = None, None
     for note in notes:
-        if when is None and note.datetime is not None and _plausible(note.datetime):
+        if when is None and note.datetime is not None and _is_plausible_year(note.datetime):
             when = note.datetime
         if site is None and note.site is not None:
             site = note.site
-    folders = _folders(path, root)
+    folders = _folder_names(path, root)
     if when is None:
         when = time_in_name(path.stem) or _time_in_folder(path.stem, folders)
     if site is None:
@@ -188,15 +188,15 @@ def _datetime(fields: Mapping[str, Any], *, century: int = 0) -> datetime | None
         )
     except ValueError:
         return None
-    return when if _plausible(when) else None
+    return when if _is_plausible_year(when) else None
 
 
-def _plausible(when: datetime) -> bool:
+def _is_plausible_year(when: datetime) -> bool:
     """A year of field recordings; a recorder whose clock was never set says 1970."""
     return _EARLIEST_YEAR <= when.year <= _LATEST_YEAR and when.year != 1970
 
 
-def _folders(path: Path, root: str | Path | None) -> list[str]:
+def _folder_names(path: Path, root: str | Path | None) -> list[str]:
     """Names of the folders between root and file, nearest first."""
     if root is None:
         return []

@@ -119,7 +119,7 @@ def _from_guano(chunks: RiffChunks) -> HeaderNotes | None:
     except Exception:  # a line without a colon, words for numbers, …: the rest of the chunk cannot be trusted
         return None
     when = fields.get("Timestamp")
-    latitude, longitude = _place(fields.get("Loc Position"))
+    latitude, longitude = _checked_position(fields.get("Loc Position"))
     maker = " ".join(str(fields[key]) for key in ("Make", "Model", "Serial") if key in fields)
     site = None
     for key, value in fields.items():
@@ -136,7 +136,7 @@ def _from_guano(chunks: RiffChunks) -> HeaderNotes | None:
     )
 
 
-def _place(position: object) -> tuple[float | None, float | None]:
+def _checked_position(position: object) -> tuple[float | None, float | None]:
     """Latitude and longitude; unknown where there is no such place on Earth."""
     if isinstance(position, tuple) and len(position) == 2:
         latitude, longitude = position

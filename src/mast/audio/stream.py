@@ -187,10 +187,12 @@ def _not_finite_in_file(
     bad = ~np.isfinite(piece).all(axis=1)
     count = int(bad.sum()) + sum(int((~np.isfinite(later).all(axis=1)).sum()) for later in rest)
     where_s = (position + int(bad.argmax())) / info.sample_rate
-    return not_finite(info.path, count, where_s, "write the file again from its source or cut that part out")
+    return not_finite_error(
+        info.path, count, where_s, "write the file again from its source or cut that part out"
+    )
 
 
-def not_finite(name: str | Path, count: int, first_s: float, remedy: str = "") -> AudioError:
+def not_finite_error(name: str | Path, count: int, first_s: float, remedy: str = "") -> AudioError:
     """The error for sound with ``count`` NaN or infinite samples, the first of them at ``first_s``."""
     return AudioError(
         f"{name}: {counted(count, 'NaN or infinite sample')}, the first at {first_s:.3f} s; expected finite numbers"

@@ -203,9 +203,9 @@ def _searched_recordings(path: Path) -> list[str]:
 
 def _caveats(paths: Sequence[Path], part: _Truth, truth_path: Path) -> Iterator[str]:
     """Why the figures of these predictions may be better or worse than the detector is, in words."""
-    from mast.annotations.detections import run_of
+    from mast.annotations.detections import find_run
 
-    runs = {path: run_of(path) for path in paths}
+    runs = {path: find_run(path) for path in paths}
     for path, run in runs.items():
         known = "" if run is None else _training_caveat(run, part, truth_path)
         yield from filter(None, (_unsearched_caveat(path, part, truth_path), known))

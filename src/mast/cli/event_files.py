@@ -37,13 +37,13 @@ def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
 
 def front_end_of(band: float | None, *predictions: Path | None) -> FrontEnd | None:
     """The front end of the band asked for, or of the first results that `mast detect` found in a band of its own."""
-    from mast.annotations.detections import run_of
+    from mast.annotations.detections import find_run
     from mast.grid import FrontEnd
 
     if band is not None:
         return FrontEnd.for_band(band)
     for path in predictions:
-        run = None if path is None else run_of(path)
+        run = None if path is None else find_run(path)
         if run is not None and run.band_hz is not None:
             return FrontEnd.for_band(run.band_hz[1])
     return None

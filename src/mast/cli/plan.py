@@ -124,7 +124,7 @@ def plan(
     from mast.detect_options import DetectOptions
     from mast.errors import MastError
     from mast.planning.candidates import candidate_clips, default_clip_s, heard_clips, training_chunks
-    from mast.planning.choose import choose_clips, spread, thin_out
+    from mast.planning.choose import choose_clips, count_spread, thin_out
     from mast.planning.tasks import write_tasks
 
     chosen_strategy = _choose_strategy(strategy, model)
@@ -174,7 +174,7 @@ def plan(
     if curve is not None:
         typer.echo(_estimate_gain(curve, dataset, front_end, clip_s, len(written), chosen_strategy, seed))
     minutes = float((written["end_s"] - written["start_s"]).sum()) / 60
-    places = [counted(n, what.removesuffix("s")) for what, n in spread(chosen).items() if n]
+    places = [counted(n, what.removesuffix("s")) for what, n in count_spread(chosen).items() if n]
     typer.echo(
         f"{counted(len(written), 'clip')}, {minutes:.1f} min, {chosen_strategy}, of {', '.join(places)} → {out}; "
         f"open {out / 'README.txt'} first."

@@ -129,9 +129,9 @@ def _carry_over(rows: list[RecordingRow], previous: Mapping[str, RecordingRow]) 
 
 def _summary_lines(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterable[str]:
     """Lines for people: what is there."""
-    from mast.data.folder_survey import facts
+    from mast.data.folder_survey import add_up
 
-    totals = facts(found)
+    totals = add_up(found)
     yield f"recordings    {len(found):,}"
     yield (
         f"hours         {totals.hours:,.2f}"

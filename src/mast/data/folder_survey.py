@@ -51,7 +51,7 @@ class FolderSurvey:
 
 
 @dataclass(frozen=True)
-class Facts:
+class SurveyTotals:
     """What rows add up to; each counter has recordings by value.
 
     Attributes:
@@ -103,9 +103,9 @@ def survey(folder: Path, *, progress: Callable[[int, int], None] = lambda done, 
     return FolderSurvey([_row(recording) for recording in found.recordings], failures, len(paths))
 
 
-def facts(rows: Sequence[RecordingRow]) -> Facts:
+def add_up(rows: Sequence[RecordingRow]) -> SurveyTotals:
     """Add up what rows say."""
-    return Facts(
+    return SurveyTotals(
         hours=sum(float(row["duration_s"]) for row in rows) / 3600,
         formats=Counter(row["format"] for row in rows),
         sample_rates=Counter(int(row["sample_rate"]) for row in rows),

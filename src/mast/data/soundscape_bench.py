@@ -80,8 +80,8 @@ _ORDER = 83  # first word of the seed of a site-day's order of minutes
 _MINUTES = 1_440
 _FIRST = {"train": 0, "val": 100_000, "test": 200_000, "temporal_ood": 300_000, "site_ood": 400_000}
 _FIRST |= {"unlabelled": 500_000}  # recording numbers: what a part holds does not depend on the others
-_FIRST_LISTENED = 600_000
-_LISTEN = 6  # recordings of 20 s by which a site is judged, on its first day and on the others
+_FIRST_TRIAL = 600_000
+_TRIALS = 6  # recordings of 20 s by which a site is judged, on its first day and on the others
 _TYPICAL_RATE = 50.0  # boxes a minute
 
 
@@ -141,16 +141,16 @@ class SoundscapeBench(BaseModel):
 def _typical_site(simulation: Simulation) -> int:
     """The site that comes nearest to the usual boxes a minute, on its first day and on its other days."""
     short = simulation.model_copy(update={"duration_s": 20.0})
-    per_minute = 60.0 / (20.0 * _LISTEN)
+    per_minute = 60.0 / (20.0 * _TRIALS)
     off = []
     for site in range(SITES):
         counts = [0, 0]
-        for k in range(2 * _LISTEN):
-            day = 0 if k < _LISTEN else 1 + k % (DAYS - 1)
-            start = FIRST_DAY + timedelta(days=day * DAYS_APART, hours=(k % _LISTEN + 0.5) * 24 / _LISTEN)
-            number = _FIRST_LISTENED + site * 2 * _LISTEN + k
+        for k in range(2 * _TRIALS):
+            day = 0 if k < _TRIALS else 1 + k % (DAYS - 1)
+            start = FIRST_DAY + timedelta(days=day * DAYS_APART, hours=(k % _TRIALS + 0.5) * 24 / _TRIALS)
+            number = _FIRST_TRIAL + site * 2 * _TRIALS + k
             planned = PlannedRecording(number, site, day, start, "", "")
-            counts[k >= _LISTEN] += len(simulate_recording(short, planned).events)
+            counts[k >= _TRIALS] += len(simulate_recording(short, planned).events)
         off.append(abs(np.log((min(counts) * per_minute + 1.0) / (_TYPICAL_RATE + 1.0))))
     return int(np.argmin(off))
 

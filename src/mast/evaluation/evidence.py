@@ -30,15 +30,15 @@ from mast.wording import counted
 # our choice: a gain of this many right boxes, or one lucky box decides
 MIN_GAIN = 2.0
 # our choice: the gain over its spread, √Σgain², as in a one-sided test at 5 %; n recordings with equal gains have √n
-SURE = 1.64
+SURE_RATIO = 1.64
 # our choice: boxes, and recordings with boxes, from which the higher F1 decides. Its error is then about 0.05, paired
 # with another's less, and several times as many boxes were learnt from. In few recordings even many boxes may mislead:
 # 130 boxes of three bats chose a way to draw that was worse for a fourth
-PLENTY, SEVERAL_HELD = 100, 5
+PLENTY_BOXES, PLENTY_RECORDINGS = 100, 5
 # our choice: boxes, and recordings with boxes, from which training can be expected to help elsewhere
-ENOUGH, SEVERAL = 20, 3
+ENOUGH_BOXES, ENOUGH_RECORDINGS = 20, 3
 # our choice: boxes to learn from with which it is trusted, where validation has too few to say
-MANY = 40
+TRUSTED_BOXES = 40
 # our choice: from fewer boxes nothing is chosen or learnt
 MIN_BOXES = 5
 # our choice: boxes on validation below which they choose no threshold, no epoch, and between no two detectors
@@ -55,12 +55,12 @@ class TrainingEvidence(NamedTuple):
     @property
     def is_enough(self) -> bool:
         """Whether training on it can be expected to help elsewhere."""
-        return self.boxes >= ENOUGH and self.recordings >= SEVERAL
+        return self.boxes >= ENOUGH_BOXES and self.recordings >= ENOUGH_RECORDINGS
 
     @property
     def is_plenty(self) -> bool:
         """Whether so much is trusted to help where validation cannot say."""
-        return self.boxes >= MANY and self.recordings >= SEVERAL
+        return self.boxes >= TRUSTED_BOXES and self.recordings >= ENOUGH_RECORDINGS
 
     @property
     def is_trusted(self) -> bool:
@@ -171,8 +171,8 @@ def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
     total, spread = float(gain.sum()), math.sqrt(float((gain**2).sum()))
     if total < MIN_GAIN:
         return Finding.LUCK
-    plenty = ours.boxes >= PLENTY and ours.recordings >= SEVERAL_HELD
-    return Finding.BETTER if plenty or total >= SURE * spread else Finding.LUCK
+    plenty = ours.boxes >= PLENTY_BOXES and ours.recordings >= PLENTY_RECORDINGS
+    return Finding.BETTER if plenty or total >= SURE_RATIO * spread else Finding.LUCK
 
 
 def box_gains(ours: Tally, theirs: Tally) -> FloatArray:

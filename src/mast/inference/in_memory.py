@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from mast.arrays import Samples
 from mast.audio.probe import MAX_RATE, MIN_RATE
-from mast.audio.stream import not_finite
+from mast.audio.stream import not_finite_error
 from mast.errors import AudioError, ConfigError
 from mast.inference.pieces import Source
 
@@ -44,7 +44,7 @@ def as_recording(samples: ArrayLike, sample_rate: float | None) -> Iterator[Sour
         )
     wrong = np.flatnonzero(~np.isfinite(sound))
     if len(wrong):
-        raise not_finite(NAME, len(wrong), float(wrong[0]) / sample_rate)
+        raise not_finite_error(NAME, len(wrong), float(wrong[0]) / sample_rate)
     with tempfile.TemporaryDirectory(prefix="mast-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, f"{NAME}.wav")
         sf.write(path, sound, int(sample_rate), subtype="FLOAT", format="RF64")  # a WAV of any length

@@ -132,7 +132,7 @@ def thin_out(clips: pd.DataFrame, n: int, *, seed: int = 0) -> pd.DataFrame:
     return clips.iloc[chosen]
 
 
-def spread(clips: pd.DataFrame) -> dict[str, int]:
+def count_spread(clips: pd.DataFrame) -> dict[str, int]:
     """Over how many sites, days, hours and recordings clips are spread; unknown ones are not counted."""
     days = clips["datetime"].astype(str).str[:10]
     return {

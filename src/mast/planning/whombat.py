@@ -12,7 +12,7 @@ from mast.annotations.recording_names import RecordingNames
 from mast.annotations.tables import read_json, read_text, write_text
 
 _NAMESPACE = uuid.UUID("0f3a2f0e-34a2-5f51-8a0d-3f0f6a1c9d52")  # the same tasks get the same identifiers
-_MADE = datetime(2024, 1, 1, tzinfo=UTC)  # a fixed date: the same plan is the same file
+_CREATED_ON = datetime(2024, 1, 1, tzinfo=UTC)  # a fixed date: the same plan is the same file
 _DONE = frozenset({"completed", "verified"})
 INSTRUCTIONS = (
     "Listen to each clip from beginning to end and box every sound of interest, in time and frequency. "
@@ -31,10 +31,10 @@ def write_project(annotations: AnnotationSet, path: Path, *, name: str) -> None:
         content = aoef.to_soundevent(aoef.AOEFObject.model_validate_json(read_text(written)))
     assert isinstance(content, data.AnnotationSet)
     tasks = [
-        data.AnnotationTask(uuid=uuid.uuid5(own.clip.uuid, "task"), clip=own.clip, created_on=_MADE)
+        data.AnnotationTask(uuid=uuid.uuid5(own.clip.uuid, "task"), clip=own.clip, created_on=_CREATED_ON)
         for own in content.clip_annotations
     ]
-    clips = [own.model_copy(update={"created_on": _MADE}) for own in content.clip_annotations]
+    clips = [own.model_copy(update={"created_on": _CREATED_ON}) for own in content.clip_annotations]
     project = data.AnnotationProject(
         uuid=uuid.uuid5(_NAMESPACE, "/".join(str(task.uuid) for task in tasks)),
         name=name,
@@ -42,9 +42,9 @@ def write_project(annotations: AnnotationSet, path: Path, *, name: str) -> None:
         instructions=INSTRUCTIONS,
         clip_annotations=clips,
         tasks=tasks,
-        created_on=_MADE,
+        created_on=_CREATED_ON,
     )
-    document = aoef.to_aeof(project).model_copy(update={"created_on": _MADE})
+    document = aoef.to_aeof(project).model_copy(update={"created_on": _CREATED_ON})
     write_text(path, document.model_dump_json(exclude_none=True, indent=1) + "\n")
 
 

@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mast.annotations.songs import songs_of
+from mast.annotations.songs import song_numbers
 from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
@@ -65,7 +65,7 @@ def smallest_box(boxes: Sequence[Tensor]) -> tuple[float, float]:
 
 def boxes_in_a_row(boxes: FloatArray) -> IntArray:
     """The length of the row that each box of a chunk stands in: boxes close together in one band; (K, 4) → (K,)."""
-    row = songs_of(boxes, _IN_A_ROW_FRAMES, _SAME_BAND)
+    row = song_numbers(boxes, _IN_A_ROW_FRAMES, _SAME_BAND)
     return np.asarray(np.bincount(row)[row], dtype=np.int64)
 
 
