@@ -229,7 +229,7 @@ def _report_unnamed(unnamed: int, total: int, names: Path, detections: Path, qui
 def _advice(
     strata: Strata | SiteStrata, checking: CheckProgress, detections: Path, rerun: str, names: Path | None
 ) -> tuple[Advice, ...]:
-    """What to do next for counts one can trust; ``again`` is the command that was run."""
+    """What to do next for counts one can trust; ``rerun`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
     from mast.review.sample import count_sampled_sites, reviewed_names_path, was_drawn_with_names

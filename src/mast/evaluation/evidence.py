@@ -96,7 +96,7 @@ class Tally:
 
     @classmethod
     def of(cls, counts: Sequence[Sequence[float]]) -> Tally:
-        """From plain lists, as :meth:`plain` gives them."""
+        """From plain lists, as :meth:`as_lists` gives them."""
         return cls(np.asarray(counts, dtype=np.float64).reshape(-1, 3))
 
     def as_lists(self) -> list[list[int]]:
