@@ -311,9 +311,11 @@ def test_the_same_seed_gives_the_same_batch_and_another_another() -> None:
 
 
 def test_probability_and_number_of_operations() -> None:
-    from mast.data.augment import _choose
+    from mast.data.augment import _choose_operations
 
-    chosen = _choose(4_000, 8, AugmentConfig(probability=0.9, most=3), torch.Generator().manual_seed(0))
+    chosen = _choose_operations(
+        4_000, 8, AugmentConfig(probability=0.9, most=3), torch.Generator().manual_seed(0)
+    )
     count = chosen.sum(dim=1)
     assert (count > 0).float().mean().item() == pytest.approx(0.9, abs=0.02)
     assert count.max() == 3

@@ -12,11 +12,11 @@ from mast.cli.options import BoxName, Join, Quiet, Seed, lock_folder, resumable,
 from mast.cli.recipes import (
     UNLABELLED,
     Annotations,
+    AutoPreset,
     Band,
     LabelledData,
     RunFolder,
     Settings,
-    SuitedPreset,
     chosen_settings,
     preset_for_machine,
     recipe_from,
@@ -28,7 +28,7 @@ def fit(
     out: RunFolder,
     unlabelled: Annotated[list[Path] | None, UNLABELLED] = None,
     annotations: Annotations = None,
-    preset: SuitedPreset = None,
+    preset: AutoPreset = None,
     init: Annotated[
         str | None,
         typer.Option(

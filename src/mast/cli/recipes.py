@@ -32,7 +32,7 @@ Settings = Annotated[
 PresetName = Annotated[
     str, typer.Option("--preset", "-p", help="tiny, small, base, paper, or a recipe.toml.")
 ]
-SuitedPreset = Annotated[
+AutoPreset = Annotated[
     str | None,
     typer.Option(
         "--preset",

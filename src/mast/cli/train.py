@@ -9,11 +9,11 @@ import typer
 from mast.cli.options import Quiet, Seed, lock_folder, say, step_progress
 from mast.cli.recipes import (
     Annotations,
+    AutoPreset,
     Band,
     LabelledData,
     RunFolder,
     Settings,
-    SuitedPreset,
     chosen_settings,
     preset_for_machine,
     recipe_from,
@@ -39,7 +39,7 @@ def train(
         ),
     ] = None,
     annotations: Annotations = None,
-    preset: SuitedPreset = None,
+    preset: AutoPreset = None,
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,

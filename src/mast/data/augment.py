@@ -157,35 +157,35 @@ def augment_batch(
     loss_weights = torch.ones(batch) if weights is None else weights.clone()
     table = box_table([b.detach().cpu() for b in boxes], sure)
     out = spectrograms.clone()
-    available = _available(config, noise, batch)
-    chosen = _choose(batch, len(available), config, generator)
+    available = _available_operations(config, noise, batch)
+    chosen = _choose_operations(batch, len(available), config, generator)
     for column, operation in enumerate(available):
         rows = chosen[:, column].nonzero().flatten()
         if not len(rows):
             continue
         draw = _Draw(len(rows), generator)
         index = send(rows, out.device)
-        own = _Group(out[index], table.rows(rows))
+        own = _Examples(out[index], table.rows(rows))
         if operation in ("mixup", "cutmix"):
             partners = _partners(batch, generator)[rows]
-            other = _Group(out[send(partners, out.device)], table.rows(partners))
-            changed, share = _mix(operation, own, other, draw, config)
+            other = _Examples(out[send(partners, out.device)], table.rows(partners))
+            changed, share = _apply_mixing(operation, own, other, draw, config)
             loss_weights[rows] += share.to(loss_weights) * (loss_weights[partners] - loss_weights[rows])
         else:
-            changed = _change(operation, own, draw, config, noise)
+            changed = _apply_to_each(operation, own, draw, config, noise)
         out[index] = changed.spectrograms
         table = table.replace_rows(rows, changed.boxes)
     return Augmented(out, listed_boxes(table), listed_boxes(table, sure=False), loss_weights)
 
 
-class _Group(NamedTuple):
+class _Examples(NamedTuple):
     """Some examples of the batch."""
 
     spectrograms: Tensor  # (n, 1, T, F)
     boxes: BoxTable
 
 
-def _available(config: AugmentConfig, noise: NoiseBank | None, batch: int) -> list[Operation]:
+def _available_operations(config: AugmentConfig, noise: NoiseBank | None, batch: int) -> list[Operation]:
     """Those of the configured operations that can be done, in the order in which they act."""
     impossible: set[Operation] = set()
     if noise is None:
@@ -195,7 +195,9 @@ def _available(config: AugmentConfig, noise: NoiseBank | None, batch: int) -> li
     return [name for name in OPERATIONS if name in config.operations and name not in impossible]
 
 
-def _choose(batch: int, n_operations: int, config: AugmentConfig, generator: torch.Generator) -> Tensor:
+def _choose_operations(
+    batch: int, n_operations: int, config: AugmentConfig, generator: torch.Generator
+) -> Tensor:
     """(B, K) which operations each example gets: none, or 1 to ``config.most`` different ones."""
     changed = torch.rand(batch, generator=generator) < config.probability
     max_operations = max(1, min(config.most, n_operations))
@@ -218,7 +220,7 @@ class _Draw:
         """Whole cells from −largest to largest."""
         return torch.randint(-largest, largest + 1, (self.n,), generator=self.generator)
 
-    def stretch_of(self, size: int, shares: Range) -> tuple[Tensor, Tensor]:
+    def random_stretch(self, size: int, shares: Range) -> tuple[Tensor, Tensor]:
         """Start and end of a stretch of whole cells, ``shares`` of ``size`` long, anywhere."""
         length = (self.uniform(*shares) * size).ceil().long().clamp(max=size)
         start = (torch.rand(self.n, generator=self.generator) * (size - length + 1)).long()
@@ -230,9 +232,9 @@ class _Draw:
         return torch.Generator(device=device).manual_seed(seed)
 
 
-def _change(
-    operation: Operation, own: _Group, draw: _Draw, config: AugmentConfig, noise: NoiseBank | None
-) -> _Group:
+def _apply_to_each(
+    operation: Operation, own: _Examples, draw: _Draw, config: AugmentConfig, noise: NoiseBank | None
+) -> _Examples:
     """One operation that concerns each example alone."""
     spectrograms, boxes = own
     n_frames, n_bins = spectrograms.shape[2:]
@@ -240,48 +242,48 @@ def _change(
     match operation:
         case "time_shift":
             frames = draw.shift(round(config.time_shift * n_frames))
-            return _Group(*transforms.time_shift(spectrograms, boxes, frames, limits))
+            return _Examples(*transforms.time_shift(spectrograms, boxes, frames, limits))
         case "frequency_shift":
             bins = draw.shift(round(config.frequency_shift * n_bins))
-            return _Group(*transforms.frequency_shift(spectrograms, boxes, bins, limits))
+            return _Examples(*transforms.frequency_shift(spectrograms, boxes, bins, limits))
         case "time_warp":
             stretch = draw.uniform(1 - config.time_warp, 1 + config.time_warp)
-            return _Group(*transforms.time_warp(spectrograms, boxes, stretch, limits))
+            return _Examples(*transforms.time_warp(spectrograms, boxes, stretch, limits))
         case "repeats":
             gap = config.song_gap or USUAL_GAP
-            return _Group(*repeat_calls(spectrograms, boxes, gap=gap, generator=draw.generator))
+            return _Examples(*repeat_calls(spectrograms, boxes, gap=gap, generator=draw.generator))
         case "time_mask":
-            start, end = draw.stretch_of(n_frames, (0.0, config.time_mask))
-            return _Group(*transforms.time_mask(spectrograms, boxes, start, end, limits))
+            start, end = draw.random_stretch(n_frames, (0.0, config.time_mask))
+            return _Examples(*transforms.time_mask(spectrograms, boxes, start, end, limits))
         case "frequency_mask":
-            start, end = draw.stretch_of(n_bins, (0.0, config.frequency_mask))
-            return _Group(*transforms.frequency_mask(spectrograms, boxes, start, end, limits))
+            start, end = draw.random_stretch(n_bins, (0.0, config.frequency_mask))
+            return _Examples(*transforms.frequency_mask(spectrograms, boxes, start, end, limits))
         case "noise_and_gain":
             std = draw.uniform(0.0, config.noise_std)
             gain_db = draw.uniform(-config.gain_db, config.gain_db)
             on_device = draw.device_generator(spectrograms.device)
-            return _Group(transforms.noise_and_gain(spectrograms, std, gain_db, on_device), boxes)
+            return _Examples(transforms.noise_and_gain(spectrograms, std, gain_db, on_device), boxes)
         case "background":
             assert noise is not None
             background = noise.draw(draw.n, generator=draw.generator).to(spectrograms)
             relative_db = draw.uniform(*config.background_db)
-            return _Group(transforms.mix_background(spectrograms, background, relative_db), boxes)
+            return _Examples(transforms.mix_background(spectrograms, background, relative_db), boxes)
     raise AssertionError(f"no such operation: {operation}")
 
 
-def _mix(
-    operation: Operation, own: _Group, other: _Group, draw: _Draw, config: AugmentConfig
-) -> tuple[_Group, Tensor]:
+def _apply_mixing(
+    operation: Operation, own: _Examples, other: _Examples, draw: _Draw, config: AugmentConfig
+) -> tuple[_Examples, Tensor]:
     """One operation that brings another example in, and the other's share (n,) of the result."""
     n_frames, n_bins = own.spectrograms.shape[2:]
     if operation == "mixup":
         share = draw.uniform(*config.mixup_share)
-        return _Group(*transforms.mixup(*own, *other, share)), share
-    t1, t2 = draw.stretch_of(n_frames, config.cutmix_time)
-    f1, f2 = draw.stretch_of(n_bins, config.cutmix_band)
+        return _Examples(*transforms.mixup(*own, *other, share)), share
+    t1, t2 = draw.random_stretch(n_frames, config.cutmix_time)
+    f1, f2 = draw.random_stretch(n_bins, config.cutmix_band)
     patch = torch.stack([t1, f1, t2, f2], dim=1)
     share = (t2 - t1) * (f2 - f1) / (n_frames * n_bins)
-    return _Group(*transforms.cutmix(*own, *other, patch, config.limits)), share
+    return _Examples(*transforms.cutmix(*own, *other, patch, config.limits)), share
 
 
 def _partners(batch: int, generator: torch.Generator) -> Tensor:

@@ -70,12 +70,12 @@ def _features(waveforms: Iterable[Tensor], front_end: FrontEnd) -> Tensor:
     """(N, 1, T, F) raw log-mel of chunk-long waveforms, a few at a time."""
     log_mel = LogMel(front_end)
     done: list[Tensor] = []
-    held: list[Tensor] = []
+    pending: list[Tensor] = []
     for waveform in waveforms:
-        held.append(waveform)
-        if len(held) == _BATCH:
-            done.append(log_mel.chunk_features(torch.stack(held)).half())
-            held = []
-    if held:
-        done.append(log_mel.chunk_features(torch.stack(held)).half())
+        pending.append(waveform)
+        if len(pending) == _BATCH:
+            done.append(log_mel.chunk_features(torch.stack(pending)).half())
+            pending = []
+    if pending:
+        done.append(log_mel.chunk_features(torch.stack(pending)).half())
     return torch.cat(done) if done else torch.empty(0, 1, front_end.chunk_frames, front_end.n_bins)

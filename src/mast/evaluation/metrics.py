@@ -125,9 +125,9 @@ def _average_precisions(outcome: Outcome, weights: FloatArray) -> dict[str, Floa
     voc = np.full(len(weights), np.nan)
     for b in np.flatnonzero(truths > 0):
         times = weights[b][outcome.recording]  # (P,) how often each prediction counts
-        so_far = times.cumsum()
+        cumulative = times.cumsum()
         for k, curve in enumerate(curves):
-            recall, precision = curve.points(times, so_far, truths[b])
+            recall, precision = curve.points(times, cumulative, truths[b])
             best_beyond = np.maximum.accumulate(precision[::-1])[::-1]
             coco[b, k] = _mean_precision(recall, best_beyond, _COCO_RECALLS)
             if k == 0:
@@ -163,10 +163,12 @@ class _Curve:
         last = np.searchsorted(-scores, -scores[at], side="right") - 1
         return cls(where, last, np.searchsorted(where, last, side="right"))
 
-    def points(self, times: FloatArray, so_far: FloatArray, truths: float) -> tuple[FloatArray, FloatArray]:
-        """Recall and precision, (K,) both, where each of P predictions counts ``times``; ``so_far`` is their sum."""
+    def points(
+        self, times: FloatArray, cumulative: FloatArray, truths: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Recall and precision, (K,) both, where each of P predictions counts ``times``, and their cumulative sum."""
         found = np.append(0.0, times[self.hit].cumsum())[self.hits]
-        counted = so_far[self.last]
+        counted = cumulative[self.last]
         # before the first that counts there is nothing to be right: a precision of 0 is never the best
         return found / truths, np.divide(found, counted, out=np.zeros(len(found)), where=counted > 0)
 

@@ -112,14 +112,14 @@ def write_tasks(
     if not rows:
         raise AudioError(f"no clip could be cut ({len(names):,} tried); the first: {failed[0][1]}")
     plan = pd.DataFrame(rows)
-    filled = (
+    prefilled = (
         None
         if prefill is None
         else [
             prefill(folder / CLIPS / str(row["clip"]), row).assign(recording=str(row["clip"])) for row in rows
         ]
     )
-    annotations = clip_annotations(plan, filled)
+    annotations = clip_annotations(plan, prefilled)
     handed_out = _write_tables(annotations, plan, folder, format)
     counts = annotations.events["recording"].value_counts()
     plan["prefilled"] = plan["clip"].map(counts).fillna(0).astype(int)
