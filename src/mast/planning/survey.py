@@ -173,7 +173,7 @@ def pool_chunks(tokens: Tensor) -> Vectors:
 def expected_errors(scores: FloatArray) -> float:
     """About how many of these boxes are judged wrongly, if scores are probabilities: Σ min(p, 1 − p).
 
-    >>> doubt(np.array([0.5, 0.99, 0.01]))
+    >>> expected_errors(np.array([0.5, 0.99, 0.01]))
     0.52
     """
     return float(np.minimum(scores, 1.0 - np.asarray(scores)).sum().round(12))
