@@ -8,9 +8,9 @@ import pytest
 
 from mast.evaluation.evidence import (
     FEW_BOXES,
-    MANY,
     MIN_BOXES,
     MIN_GAIN,
+    PLENTY_BOXES,
     PLENTY_RECORDINGS,
     TRUSTED_BOXES,
     Finding,

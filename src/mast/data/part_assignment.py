@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 
-MAX_DEALS = 256  # our choice: five recordings can be assigned in 20 ways, and these find the best of them
+MAX_ATTEMPTS = 256  # our choice: five recordings can be assigned in 20 ways, and these find the best of them
 _WORK = 20_000  # recordings looked at in all; our choice: with many recordings any assignment is nearly even
 
 
@@ -46,7 +46,7 @@ def assign_parts(
         _move_boxes_to_empty_parts(
             _assign_by_length(length_s, fractions, seed, boxed, set(reviewed), attempt=k), fractions, counts
         )
-        for k in range(max(1, min(MAX_DEALS, _WORK // max(1, len(length_s)))))
+        for k in range(max(1, min(MAX_ATTEMPTS, _WORK // max(1, len(length_s)))))
     )
     return min(
         assignments, key=lambda part_of: _imbalance(part_of, fractions, counts, length_s)
