@@ -85,7 +85,7 @@ def _imbalance(
 def _move_boxes_to_empty_parts(
     part_of: dict[str, str], fractions: Mapping[str, float], counts: Mapping[str, int]
 ) -> dict[str, str]:
-    """An assignment after parts without boxes took a recording from the part with the most recordings that have some."""
+    """Let parts without boxes take a recording from the part with the most recordings that have some."""
     part_of = dict(part_of)
     total = sum(counts.get(name, 0) for name in part_of)
     for part, share in fractions.items():
