@@ -38,9 +38,8 @@ EVENT_COLUMNS: dict[str, str] = {
 BOX_COLUMNS = ["start_s", "low_hz", "end_s", "high_hz"]  # the order of box rows everywhere
 _DEFAULTS: dict[str, float] = {"score": 1.0}
 
-MAX_DURATION_S = (
-    366 * 86_400.0
-)  # our choice: no recording lasts a year; dates in seconds since 1970 are beyond it
+# our choice: no recording lasts a year; dates in seconds since 1970 are beyond it
+MAX_DURATION_S = 366 * 86_400.0
 MAX_HZ = 1e7  # our choice: ten times what any recorder of animal sounds samples
 
 

@@ -80,7 +80,7 @@ class VoiceFinder:
 def speech_spans(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[TimeSpan]:
     """Stretches of speech, in seconds from the first frame.
 
-    >>> speech(np.array([0.0] * 10 + [0.9] * 10 + [0.0] * 10))
+    >>> speech_spans(np.array([0.0] * 10 + [0.9] * 10 + [0.0] * 10))
     [(0.32, 0.64)]
     """
     frame_s = FRAME / RATE

@@ -161,7 +161,7 @@ def boxes_in_view(events: pd.DataFrame, spectrogram: Spectrogram) -> pd.DataFram
 def escape_mathtext(text: str) -> str:
     """Somebody's words (a file, a site, a label) for matplotlib: as they are, not as TeX; one printable line.
 
-    >>> print(literal("a$x$.wav"))
+    >>> print(escape_mathtext("a$x$.wav"))
     a\\$x\\$.wav
     """
     return shortened(text).replace("$", r"\$")
