@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mast.errors import ConfigError, MastError
-from mast.runs import UPSTREAM, Ledger, Stage, differences, differences_in_words, flat, remembered
+from mast.runs import UPSTREAM, Ledger, Stage, describe_differences, differences, flatten, load_inputs
 
 
 class Workshop:
@@ -116,7 +116,7 @@ def test_the_order_of_inputs_does_not_matter() -> None:
 
 
 def test_settings_become_one_level() -> None:
-    assert flat({"a": {"b": {"c": 1}, "d": {}}, "e": None}) == {"a.b.c": 1, "a.d": {}, "e": None}
+    assert flatten({"a": {"b": {"c": 1}, "d": {}}, "e": None}) == {"a.b.c": 1, "a.d": {}, "e": None}
 
 
 def test_time_is_added_up_over_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,30 +172,30 @@ def test_differences_are_named_by_their_whole_names() -> None:
     now = {"train": {"augment": None, "epochs": 6, "workers": 4}, "seed": 0}
     found = differences(before, now, ignore=("workers",))
     assert found == {"train.augment.noise": (0.5, None), "train.epochs": (5, 6)}
-    assert differences_in_words(found) == "train.augment.noise was 0.5, now none; train.epochs was 5, now 6"
+    assert describe_differences(found) == "train.augment.noise was 0.5, now none; train.epochs was 5, now 6"
     assert differences({"betas": [0.9, 0.95]}, {"betas": (0.9, 0.95)}) == {}  # as JSON keeps them
 
 
 def test_a_sentence_names_three_differences_and_counts_the_rest() -> None:
     found = differences({}, dict.fromkeys("abcde", 1))
-    assert differences_in_words(found).endswith("c was none, now 1 and 2 more")
+    assert describe_differences(found).endswith("c was none, now 1 and 2 more")
 
 
 def test_fingerprints_are_not_shown() -> None:
     old, new = "6c9b18aaeb3d", "fe9b373701eb"
     found = {"data": (old, new), "labels": (f"15 boxes ({old})", f"16 boxes ({new})"), "more": (None, new)}
-    assert differences_in_words(found, {"data": "birds/"}) == (
+    assert describe_differences(found, {"data": "birds/"}) == (
         "birds/ changed; labels changed (15 boxes, now 16 boxes); more changed"
     )
 
 
 def test_a_damaged_memory_is_one_sentence(tmp_path: Path) -> None:
-    assert remembered(tmp_path / "recipe.json") is None
+    assert load_inputs(tmp_path / "recipe.json") is None
     for content in ("{", "[]"):
         (tmp_path / "recipe.json").write_text(content)
         with pytest.raises(ConfigError, match="is damaged: it does not hold the settings of a run"):
-            remembered(tmp_path / "recipe.json")
+            load_inputs(tmp_path / "recipe.json")
     (tmp_path / "recipe.json").write_text('{"seed": 0}')
-    assert remembered(tmp_path / "recipe.json", "seed") == {"seed": 0}
+    assert load_inputs(tmp_path / "recipe.json", "seed") == {"seed": 0}
     with pytest.raises(ConfigError, match="is damaged"):
-        remembered(tmp_path / "recipe.json", "seed", "recipe")
+        load_inputs(tmp_path / "recipe.json", "seed", "recipe")

@@ -36,12 +36,12 @@ ROUNDS = "rounds.csv"  # of self-training: one row for each stage; grows round b
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _FINGERPRINT = re.compile(r"(^| )\(?[0-9a-f]{12,}\)?$")  # at the end of an input
-_TOLD = 3  # maximum number of differing inputs
+_SHOWN_DIFFERENCES = 3  # maximum number of differing inputs
 _SAVE_SECONDS = 10.0  # how often the time spent so far is written down
 
 
 @dataclass(frozen=True)
-class Show:
+class Reporter:
     """How a run reports on itself.
 
     Attributes:
@@ -54,7 +54,7 @@ class Show:
 
 
 # reports nothing to anybody
-SILENT = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+SILENT = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
 
 
 def digest(value: Any) -> str:
@@ -63,16 +63,16 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings as one level with dotted names.
 
-    >>> flat({"train": {"epochs": 5}})
+    >>> flatten({"train": {"epochs": 5}})
     {'train.epochs': 5}
     """
     found: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{prefix}{key}.")
+            found |= flatten(value, f"{prefix}{key}.")
         else:
             found[f"{prefix}{key}"] = value
     return found
@@ -88,7 +88,7 @@ def differences(
         now: plain values, nested or not.
         ignore: last parts of names that do not count.
     """
-    old, new = flat(before), flat(json.loads(json.dumps(dict(now))))
+    old, new = flatten(before), flatten(json.loads(json.dumps(dict(now))))
     return {
         name: (old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())
@@ -96,7 +96,7 @@ def differences(
     }
 
 
-def differences_in_words(
+def describe_differences(
     found: Mapping[str, tuple[Any, Any]], called: Mapping[str, str] | None = None
 ) -> str:
     """Differences as part of a sentence, the first three.
@@ -105,21 +105,23 @@ def differences_in_words(
         found: as :func:`differences` gives them.
         called: inputs in words, where their names say little.
 
-    >>> differences_in_words({"train.epochs": (5, 6)})
+    >>> describe_differences({"train.epochs": (5, 6)})
     'train.epochs was 5, now 6'
-    >>> differences_in_words({"labels": ("4 boxes (6f1ec48567ac)", "4 boxes (c05fcff3c145)")}, {"labels": "your boxes"})
+    >>> describe_differences({"labels": ("4 boxes (6f1ec48567ac)", "4 boxes (c05fcff3c145)")}, {"labels": "your boxes"})
     'your boxes changed'
     """
-    told = [_in_words((called or {}).get(name, name), old, new) for name, (old, new) in found.items()]
-    more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-    return "; ".join(told[:_TOLD]) + more
+    sentences = [
+        _describe_difference((called or {}).get(name, name), old, new) for name, (old, new) in found.items()
+    ]
+    more = f" and {len(sentences) - _SHOWN_DIFFERENCES} more" if len(sentences) > _SHOWN_DIFFERENCES else ""
+    return "; ".join(sentences[:_SHOWN_DIFFERENCES]) + more
 
 
-def _in_words(name: str, old: Any, new: Any) -> str:
+def _describe_difference(name: str, old: Any, new: Any) -> str:
     """One difference; of what has a fingerprint, without it."""
     if name.startswith(UPSTREAM):
         return f"{name.removeprefix(UPSTREAM)} was done again"
-    before, now = in_short(old), in_short(new)
+    before, now = short_value(old), short_value(new)
     plain = [_FINGERPRINT.sub("", text) for text in (before, now)]
     if plain == [before, now]:
         return f"{name} was {before}, now {now}"
@@ -128,7 +130,7 @@ def _in_words(name: str, old: Any, new: Any) -> str:
     )
 
 
-def in_short(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A setting's value as part of a sentence, at most sixty letters."""
     if value is None:
         return "none"
@@ -136,14 +138,14 @@ def in_short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def refuse_others(
+def refuse_other_inputs(
     where: Path,
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     *,
     instead: str,
     ignore: Collection[str] = (),
-    words: Callable[[Mapping[str, tuple[Any, Any]]], str] | None = None,
+    describe: Callable[[Mapping[str, tuple[Any, Any]]], str] | None = None,
 ) -> None:
     """Refuse to put results of different inputs into one place.
 
@@ -153,18 +155,18 @@ def refuse_others(
         now: the inputs of this time.
         instead: what to do about it.
         ignore: last parts of names that do not count.
-        words: says in what they differ; names and values by default.
+        describe: says in what they differ; names and values by default.
 
     Raises:
         ConfigError: they differ.
     """
     found = differences(before, now, ignore=ignore)
     if found:
-        told = words(found) if words else f"other settings ({differences_in_words(found)})"
-        raise ConfigError(f"{where}: was made with {told}; {instead}")
+        described = describe(found) if describe else f"other settings ({describe_differences(found)})"
+        raise ConfigError(f"{where}: was made with {described}; {instead}")
 
 
-def refuse_strangers(out: Path, sign: str) -> None:
+def refuse_foreign_files(out: Path, sign: str) -> None:
     """Refuse to begin a run in a folder that holds somebody's files, some of which it might overwrite or delete.
 
     Args:
@@ -177,8 +179,8 @@ def refuse_strangers(out: Path, sign: str) -> None:
         )
 
 
-def remembered(path: Path, *needed: str) -> dict[str, Any] | None:
-    """The inputs that :func:`remember` wrote; None where there are none.
+def load_inputs(path: Path, *needed: str) -> dict[str, Any] | None:
+    """The inputs that :func:`save_inputs` wrote; None where there are none.
 
     Raises:
         ConfigError: the file is damaged, or lacks an input that is ``needed``.
@@ -197,7 +199,7 @@ def remembered(path: Path, *needed: str) -> dict[str, Any] | None:
     return found
 
 
-def remember(path: Path, inputs: Mapping[str, Any]) -> None:
+def save_inputs(path: Path, inputs: Mapping[str, Any]) -> None:
     """Write down what a folder is made from."""
     write_json(path, dict(inputs))
 
@@ -249,7 +251,7 @@ class Ledger:
     ) -> None:
         self.run, self.say, self.main, self.wait, self.instead = run, say, main, wait, instead
         self._called = called
-        self._clock = _Clock(lambda seconds: None)
+        self._clock = _Stopwatch(lambda seconds: None)
 
     def do(self, stage: Stage, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Do a step unless it is done; returns what ``work`` gave, now or then.
@@ -270,16 +272,16 @@ class Ledger:
             if not same:
                 self._clear(stage, before)
             elif before is not None and before["done"]:
-                gone = next(path for path in stage.products if not path.exists())
-                self.say(f"{stage.name}: {gone} is missing, repeating")
+                missing = next(path for path in stage.products if not path.exists())
+                self.say(f"{stage.name}: {missing} is missing, repeating")
             elif before is not None:
                 self.say(f"{stage.name}: was stopped, resuming")
             for path in (self._path(stage.name), *stage.products):
                 remove_parts(path)  # of a write that was killed
         self.wait()
-        goes_on = before is not None and same and not before["done"]
-        spent = float(before.get("seconds", 0.0)) if before is not None and goes_on else 0.0
-        self._clock = _Clock(lambda seconds: self._write(stage, seconds), spent)
+        resuming = before is not None and same and not before["done"]
+        spent = float(before.get("seconds", 0.0)) if before is not None and resuming else 0.0
+        self._clock = _Stopwatch(lambda seconds: self._write(stage, seconds), spent)
         self._clock.save()
         result = work()
         self.wait()
@@ -308,10 +310,10 @@ class Ledger:
         filled = stage.folder is not None and holds_files(stage.folder)
         if self.instead:
             if before is not None and stage.folder is not None and filled:
-                refuse_others(stage.folder, before["inputs"], stage.inputs, instead=self.instead)
+                refuse_other_inputs(stage.folder, before["inputs"], stage.inputs, instead=self.instead)
             return
         changed = (
-            differences_in_words(differences(before["inputs"], stage.inputs), self._called)
+            describe_differences(differences(before["inputs"], stage.inputs), self._called)
             if before is not None
             else ""
         )
@@ -372,7 +374,7 @@ def stopped_steps(run: Path) -> list[str]:
     return found
 
 
-class _Clock:
+class _Stopwatch:
     """Seconds of work on a step, with those before a kill."""
 
     def __init__(self, write: Callable[[float], None], before: float = 0.0) -> None:

@@ -129,7 +129,7 @@ def _adapt_and_search(
         init=model,
         band_hz=labelled_set.band_hz,
         seed=seed,
-        show=replace(
+        reporter=replace(
             SILENT, say=lambda text: print(f"{labelled_set.name}: {text}", file=sys.stderr, flush=True)
         ),
     )

@@ -196,7 +196,7 @@ def _run(
     its parts, and ``budgeted`` are systems whose label budgets have to be there.
     """
     from mast.grid import FrontEnd
-    from mast.runs import Show
+    from mast.runs import Reporter
     from mast.training.recipe import parse_override
     from mast_studies.presets import load_preset
     from mast_studies.runner import Runner
@@ -209,7 +209,7 @@ def _run(
         overrides["front_end"] = FrontEnd.for_band(band).model_dump()
     preset, known = load_preset(preset_name, overrides), systems_by_name(studies)
     preset.check_names({*known, *(system.detector for system in known.values())})
-    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
+    show = Reporter(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
     runners = {
         n: Runner(TrainingRuns(source, work, preset, known, seed=n, show=show))
         for n, source in sources.items()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from os.path import abspath
 from typing import Any, NamedTuple
 
-from mast.runs import flat, in_short
+from mast.runs import flatten, short_value
 from mast.training.recipe import BOOKKEEPING
 from mast_studies.found import load_about
 from mast_studies.study_tables import Archive
@@ -66,7 +66,7 @@ def _shared_settings(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
     settings = {
         name: about[key] for name, key in (("split", "split"), ("measured on", "measured")) if key in about
     }
-    settings |= flat(about.get("shared", {}))  # which earlier versions did not write
+    settings |= flatten(about.get("shared", {}))  # which earlier versions did not write
     for name, value in settings.items():
         if name.rpartition(".")[2] not in BOOKKEEPING:
             facts[name] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -84,9 +84,9 @@ def _differences(runs: Collection[_Run]) -> list[str]:
                 values.setdefault(facts.get(name, _NONE), []).append(label)
         *unusual, (usual, usual_labels) = sorted(values.items(), key=lambda item: len(item[1])) or [("", [])]
         if unusual:
-            parts = [f"{in_short(value)} for {' and '.join(own)}" for value, own in unusual]
+            parts = [f"{short_value(value)} for {' and '.join(own)}" for value, own in unusual]
             others = "the others" if len(usual_labels) > 1 else usual_labels[0]
-            differences.append(f"{name} is {', '.join(parts)}, {in_short(usual)} for {others}")
+            differences.append(f"{name} is {', '.join(parts)}, {short_value(usual)} for {others}")
     return differences
 
 

@@ -99,7 +99,7 @@ class FitStudy:
             [],
             folder / "run",
             self.recipe,
-            show=replace(SILENT, say=messages.append),
+            reporter=replace(SILENT, say=messages.append),
             init=self.model,
             fixed=(),
             seed=cell.seed,

@@ -39,7 +39,7 @@ from mast.hearing import HearingModel
 from mast.planning.candidates import candidate_clips
 from mast.planning.choose import choose_clips
 from mast.planning.survey import Surveyor
-from mast.runs import refuse_others
+from mast.runs import refuse_other_inputs
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import DetectorRun, fit_detector
@@ -210,7 +210,9 @@ def measure(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path
     settings = planning_run.recipe.model_dump(mode="json")
     before = load_about(folder)
     if before:
-        refuse_others(folder, before["recipe"], settings, instead="choose another --work", ignore=BOOKKEEPING)
+        refuse_other_inputs(
+            folder, before["recipe"], settings, instead="choose another --work", ignore=BOOKKEEPING
+        )
     if has_part(folder, "test") and before:
         return False
     clips = choose_budget(planning_run, strategy, budget, encoder)

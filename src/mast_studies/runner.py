@@ -24,7 +24,7 @@ from mast.evaluation.part_tables import PartTables, has_part
 from mast.hearing import HearingModel
 from mast.models.card import WEIGHTS, load_card
 from mast.models.find import names_model
-from mast.runs import refuse_others
+from mast.runs import refuse_other_inputs
 from mast.training.chunk_scores import look_at
 from mast.training.machine import prepare_machine
 from mast.training.recipe import BOOKKEEPING
@@ -88,7 +88,7 @@ class Runner:
             raise MastError(f"{folder}: was measured on {about.get('measured', CHUNKS)}; {RERUN_HINT}")
         if before := about.get("recipe"):
             now = self.training_runs.recipe_of(system).model_dump(mode="json")
-            refuse_others(folder, before, now, instead=RERUN_HINT, ignore=BOOKKEEPING)
+            refuse_other_inputs(folder, before, now, instead=RERUN_HINT, ignore=BOOKKEEPING)
         if self._missing_parts(system):
             with exclusive_lock(self.runs / f".found-{system.name}.lock", self._say):
                 if missing := self._missing_parts(system):

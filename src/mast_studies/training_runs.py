@@ -28,7 +28,7 @@ from mast.files import locked, write_whole
 from mast.fit.pipeline import fit
 from mast.models.card import WEIGHTS
 from mast.models.find import find_model, names_model
-from mast.runs import ROUNDS, Ledger, Progress, Say, Show, Stage, flat
+from mast.runs import ROUNDS, Ledger, Progress, Reporter, Say, Stage, flatten
 from mast.selftrain.averaging import AVERAGED
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
@@ -102,7 +102,7 @@ class TrainingRuns:
         known: Mapping[str, System],
         *,
         seed: int,
-        show: Show,
+        show: Reporter,
     ) -> None:
         self.source, self.preset, self.known, self.seed, self.show = source, preset, known, seed, show
         self.trial = Trial.at(work, source.name, seed)
@@ -272,8 +272,10 @@ class TrainingRuns:
         run, recipe = self.runs / system.name, self.recipe_of(system)
 
         def learn(progress: Progress) -> None:
-            show = Show(self.show.say, lambda what: nullcontext(progress))
-            fit(self.source.labelled, (), run, recipe, show=show, init="default", fixed=(), seed=self.seed)
+            show = Reporter(self.show.say, lambda what: nullcontext(progress))
+            fit(
+                self.source.labelled, (), run, recipe, reporter=show, init="default", fixed=(), seed=self.seed
+            )
 
         self._run_once(run, recipe, learn)
         return run / "best"
@@ -336,7 +338,7 @@ class TrainingRuns:
                 work(self.ledger.timed(progress))
             return {}
 
-        settings = flat(recipe.model_dump(mode="json"))
+        settings = flatten(recipe.model_dump(mode="json"))
         decides = {
             name: value for name, value in settings.items() if name.rpartition(".")[2] not in BOOKKEEPING
         }

@@ -12,7 +12,7 @@ import soundfile as sf
 
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.fit.pipeline import Fitted, fit
-from mast.runs import Progress, Show
+from mast.runs import Progress, Reporter
 from mast.training.recipe import Recipe, load_recipe
 
 # whole seconds of sound each; 1.28 s chunks of 128 frames × 32 bins
@@ -109,7 +109,7 @@ def run_fit(
         unlabelled,
         out,
         recipe or toy_recipe(),
-        show=Show(say=say, bar=no_bar),
+        reporter=Reporter(say=say, bar=no_bar),
         init=init,
         drawn=drawn,
         fixed=fixed,

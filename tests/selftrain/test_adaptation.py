@@ -158,7 +158,7 @@ def test_a_stopped_run_learns_from_the_same_boxes_and_a_complete_one_stays(
         torch.testing.assert_close(value, ends[1][name])
     monkeypatch.setattr(adapting, "fit_detector", None)
     told: list[str] = []
-    assert adapt([tones / "audio"], out, init=detector, show=replace(SILENT, say=told.append)) == first
+    assert adapt([tones / "audio"], out, init=detector, reporter=replace(SILENT, say=told.append)) == first
     assert "nothing has changed" in told[-1]
     with pytest.raises(MastError, match="seed was 0, now 1"):
         adapt([tones / "audio"], out, init=detector, seed=1)
@@ -194,7 +194,7 @@ def test_short_recordings_are_left_out_and_counted(tones: Path, tmp_path: Path, 
     told: list[str] = []
     deaf = save_untrained(tmp_path / "best", threshold=1.0)
     with pytest.raises(MastError, match="found nothing in the"):
-        adapt([tmp_path / "few"], tmp_path / "run", init=deaf, show=replace(SILENT, say=told.append))
+        adapt([tmp_path / "few"], tmp_path / "run", init=deaf, reporter=replace(SILENT, say=told.append))
     half_s = gain_recipe().front_end.chunk_s / 2
     expected = f"2 of 3 recordings are shorter than half a chunk ({half_s:g} s) and left out"
     assert told == ([expected] if n_short else [])

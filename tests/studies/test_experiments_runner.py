@@ -26,7 +26,7 @@ from mast.inference import Detector, Source
 from mast.models.architecture import MaeConfig
 from mast.models.card import load_card
 from mast.models.find import find_model
-from mast.runs import Show
+from mast.runs import Reporter
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.recipe import Recipe
 from mast_studies import runner as module
@@ -147,7 +147,7 @@ def test_a_system_is_what_its_round_ends_in(
     average: bool, stage: str, tmp_path: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_runs.TrainingRuns, "_is_done", lambda self, run: True)
-    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    show = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST)}
     preset = load_preset("premise", {"selftrain.average": average})
     runner = module.Runner(
@@ -160,7 +160,7 @@ def test_a_system_is_what_its_round_ends_in(
 
 
 def test_a_round_that_is_over_is_taken_before_the_run_ends(tmp_path: Path, tones: Path) -> None:
-    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    show = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     first = replace(SCRATCH_ST, name="first", self_training=replace(SCRATCH_ST.self_training, use_round=1))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST, first)}
     source = training_runs.StudyData(
@@ -299,7 +299,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
 
 def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Path) -> None:
     (tmp_path / "toy.toml").write_text(PRESET)
-    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    show = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     source = training_runs.StudyData("tones", tones)
     runner = module.Runner(
         training_runs.TrainingRuns(
@@ -369,7 +369,7 @@ def test_the_embedded_model_is_fitted_as_users_do_it(
         shutil.copytree(find_model("default"), out / "best")
 
     monkeypatch.setattr(training_runs, "fit", fit)
-    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    show = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     source = training_runs.StudyData("tones", tones)
     preset = load_preset("real_sets", {"front_end": FrontEnd.for_band(2_000).model_dump()})
     runner = module.Runner(training_runs.TrainingRuns(source, tmp_path, preset, {}, seed=3, show=show))
@@ -381,7 +381,7 @@ def test_the_embedded_model_is_fitted_as_users_do_it(
 
 
 def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -> None:
-    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    show = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     source = training_runs.StudyData("tones", tones, (tones,))
     preset = load_preset(work / "toy.toml")
     chunked = module.Runner(training_runs.TrainingRuns(source, work / "work", preset, {}, seed=0, show=show))

@@ -46,12 +46,12 @@ def adapt(
       mast adapt recordings/ --out adapted
       mast detect recordings/ --model adapted --out detections
     """
-    from mast.runs import Show
+    from mast.runs import Reporter
     from mast.selftrain.adaptation import adapt as run
 
-    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
+    show = Reporter(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
     with resumable(out), lock_folder(out):
-        adapted = run(recordings, out, init=model, band_hz=band, seed=seed, show=show)
+        adapted = run(recordings, out, init=model, band_hz=band, seed=seed, reporter=show)
     say(f"Done. Model: {adapted.model}.", quiet=quiet)
     folders = " ".join(shlex.quote(str(folder)) for folder in recordings)
     typer.echo(f"Next: mast detect {folders} --model {shlex.quote(str(out))} --out detections")

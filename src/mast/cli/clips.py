@@ -148,13 +148,13 @@ def _check_inputs(out: Path, inputs: dict[str, object]) -> None:
     """Clips of other choices, or somebody's files, are not mixed with these."""
     from mast.errors import ConfigError
     from mast.files import holds_files
-    from mast.runs import refuse_others, remember, remembered
+    from mast.runs import load_inputs, refuse_other_inputs, save_inputs
 
     record = out / INPUTS_FILE
-    before = remembered(record)
+    before = load_inputs(record)
     if before is not None:
         old_events, new_events = before.pop("events", None), inputs.pop("events")
-        refuse_others(out, before, inputs, instead="choose a new --out")
+        refuse_other_inputs(out, before, inputs, instead="choose a new --out")
         if old_events != new_events:
             raise ConfigError(
                 f"--out {out}: holds clips of events that have changed since; choose a new --out"
@@ -164,7 +164,7 @@ def _check_inputs(out: Path, inputs: dict[str, object]) -> None:
             f"--out {out}: exists and holds no clips ({INPUTS_FILE} is missing); choose a new --out"
         )
     else:
-        remember(record, inputs)
+        save_inputs(record, inputs)
 
 
 def _digest(events: pd.DataFrame) -> str:

@@ -73,7 +73,7 @@ def fit(
     from mast.fit.pipeline import fit as run
     from mast.models.card import load_card
     from mast.reports.fit_verdict import HABIT, START
-    from mast.runs import Show
+    from mast.runs import Reporter
     from mast.training.start import Start
 
     start = Start.find(init)
@@ -82,14 +82,14 @@ def fit(
             "--box, --join: say how the detector to start from draws boxes; give one with --init, or leave them out"
         )
     recipe = recipe_from(preset or preset_for_machine(start), band, settings)
-    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
+    show = Reporter(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
     with resumable(out), lock_folder(out):
         fitted = run(
             data,
             unlabelled or [],
             out,
             recipe,
-            show=show,
+            reporter=show,
             annotations=annotations,
             init=start.path,
             drawn=DetectOptions(box=box, join_s=join),

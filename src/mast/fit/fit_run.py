@@ -18,7 +18,7 @@ from mast.habit import Habit
 from mast.models.architecture import DetectorConfig
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import START, TRAINED, recommend_detector
-from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
+from mast.runs import UPSTREAM, Ledger, Progress, Reporter, Stage, flatten
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
 from mast.training.helped import learnt_from, validation_tally
@@ -32,13 +32,13 @@ class FitRun:
     """One run. Its stages are functions that name their inputs, then do their work: ``learn.py`` and ``judge.py``."""
 
     def __init__(
-        self, sources: Sources, out: Path, recipe: Recipe, seed: int, machine: Machine, show: Show
+        self, sources: Sources, out: Path, recipe: Recipe, seed: int, machine: Machine, reporter: Reporter
     ) -> None:
         self.sources, self.out, self.recipe, self.seed, self.machine = sources, out, recipe, seed, machine
-        self.say, self.show = show.say, show
+        self.say, self.reporter = reporter.say, reporter
         self.ledger = Ledger(
             out,
-            show.say,
+            reporter.say,
             main=machine.main,
             wait=machine.accelerator.wait_for_everyone,
             called=inputs_in_words(sources),
@@ -55,14 +55,14 @@ class FitRun:
             "seed": seed,
             "size": recipe.size,
             "precision": recipe.precision,
-            **flat({"front_end": recipe.front_end.model_dump(mode="json")}),
+            **flatten({"front_end": recipe.front_end.model_dump(mode="json")}),
             **({"levelled": True} if recipe.levelled else {}),
         }
 
     @contextmanager
     def bar(self, what: str) -> Iterator[Progress]:
         """A progress bar; what it shows is also how long the stage has taken."""
-        with self.show.bar(what) as progress:
+        with self.reporter.bar(what) as progress:
             yield self.ledger.timed(progress)
 
     @cached_property
@@ -175,7 +175,7 @@ class FitRun:
 
     def section(self, name: str, only: Sequence[str] = ()) -> dict[str, Any]:
         """A section of the recipe, less what changes nothing that is learnt."""
-        values = flat({name: getattr(self.recipe, name).model_dump(mode="json")})
+        values = flatten({name: getattr(self.recipe, name).model_dump(mode="json")})
         return {
             key: value
             for key, value in values.items()

@@ -21,7 +21,7 @@ from mast.models.checkpoint import update_card
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED
 from mast.reports.reconstruction import draw_reconstructions
-from mast.runs import Progress, flat
+from mast.runs import Progress, flatten
 from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.selftrain.unlabelled import NothingUnlabelledError
@@ -226,7 +226,7 @@ def self_train(run: FitRun) -> None:
     inputs = {
         **run.common,
         **run.section("selftrain"),
-        **flat({"train.detector": run.recipe.train.detector}),
+        **flatten({"train.detector": run.recipe.train.detector}),
         **run.labels,
         **{name: value for name, value in run.sound.items() if name.startswith("unlabelled")},
         **run.after(run.made_by[teacher]),

@@ -31,7 +31,7 @@ from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
 from mast.reports.fit_verdict import f1_table, read_learnt, read_tallies, verdict
-from mast.runs import SILENT, STAGES, Show, refuse_strangers
+from mast.runs import SILENT, STAGES, Reporter, refuse_foreign_files
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe
 
@@ -56,7 +56,7 @@ def fit(
     out: Path,
     recipe: Recipe,
     *,
-    show: Show,
+    reporter: Reporter,
     annotations: Path | None = None,
     init: str | Path | None = None,
     drawn: DetectOptions = DEFAULT_OPTIONS,
@@ -72,7 +72,7 @@ def fit(
         unlabelled: folders of recordings nobody labelled; without any, there is no self-training.
         out: the run's folder; a killed run there is resumed.
         recipe: all settings.
-        show: called with progress.
+        reporter: called with progress.
         annotations: boxes, if not ``data/boxes.csv``.
         init: an encoder or detector to start from, instead of pretraining.
         drawn: how the start draws boxes: its ``box`` and ``join_s`` count; as the model does by default.
@@ -84,15 +84,17 @@ def fit(
     """
     if out.exists() and not out.is_dir():
         raise MastError(f"{out}: is a file; expected the folder of a run, new or existing")
-    refuse_strangers(out, STAGES)
+    refuse_foreign_files(out, STAGES)
     with warnings.catch_warnings():
         quiet_about_sources()
         machine = prepare_machine(recipe)
-        show = show if machine.main else SILENT  # once, not by every process
-        sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=show.say)
+        reporter = reporter if machine.main else SILENT  # once, not by every process
+        sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=reporter.say)
         recipe = sources.start.adopted(recipe)
-        sources = sources.heard_by(recipe.front_end, show.say).kept_apart(recipe.front_end, seed, show.say)
-        run = FitRun(sources, out.absolute(), recipe, seed, machine, show)
+        sources = sources.heard_by(recipe.front_end, reporter.say).kept_apart(
+            recipe.front_end, seed, reporter.say
+        )
+        run = FitRun(sources, out.absolute(), recipe, seed, machine, reporter)
         judge.scan(run)
         learn.plan(run, fixed)
         learn.statistics(run)

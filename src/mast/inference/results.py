@@ -55,7 +55,7 @@ from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, gathered, write_partitions
 from mast.inference.pieces import Source
 from mast.replaced import Earlier, replacing
-from mast.runs import refuse_others
+from mast.runs import refuse_other_inputs
 from mast.table_files import write_table
 
 _COMBINING = ".lock"  # held while the tables are made
@@ -174,7 +174,7 @@ class ResultsFolder:
 
     def _resume(self, before: DetectionRun) -> None:
         """Resume in a folder that was started with the same settings, or a lower threshold."""
-        refuse_others(
+        refuse_other_inputs(
             self.folder,
             {name: before.made_with.get(name, _BEFORE.get(name)) for name in self.run.made_with},
             self.run.made_with,
@@ -183,7 +183,7 @@ class ResultsFolder:
             # which boxes are joined depends on which are there
             ignore=("threshold", "raw_threshold") if self.run.made_with.get("join", "none") == "none" else (),
             # another model often has other settings, too, and so has another band
-            words=lambda found: _difference(
+            describe=lambda found: _difference(
                 next((name for name in ("model", "input", "threshold") if name in found), next(iter(found))),
                 before,
                 self.run,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mast.errors import ConfigError, MastError, first_line, not_a_folder
 from mast.models.card import CARD, WEIGHTS
-from mast.runs import RECIPE, STAGES, remembered, stopped_steps
+from mast.runs import RECIPE, STAGES, load_inputs, stopped_steps
 
 DEFAULT = "default"
 # what a run's recipe calls its kind → the command
@@ -91,7 +91,7 @@ def _unfinished(run: Path) -> str | None:
     if (run / STAGES).is_dir():
         return "fit"
     try:
-        return _COMMANDS.get(str((remembered(run / RECIPE) or {}).get("kind")))
+        return _COMMANDS.get(str((load_inputs(run / RECIPE) or {}).get("kind")))
     except ConfigError:  # damaged, or not ours
         return None
 

@@ -56,7 +56,7 @@ from mast.reports.html_page import (
     table,
 )
 from mast.reports.rounds_page import rounds_html
-from mast.runs import ROUNDS, flat
+from mast.runs import ROUNDS, flatten
 from mast.training.part_list import Unused
 from mast.training.recipe import Recipe
 from mast.version import __version__
@@ -437,7 +437,7 @@ def _settings(context: _ReportContext) -> Markup:
     ]
     rows += [[kind, str(dataset.root)] for kind, dataset in context.datasets]
     body = table(["", ""], rows, words=(0, 1))
-    values = flat(context.recipe.model_dump(mode="json"))
+    values = flatten(context.recipe.model_dump(mode="json"))
     settings = [f"{name}={json.dumps(value)}" for name, value in values.items()]
     body += folded("All settings of the recipe", code("\n".join(settings)))
     calibration = context.calibration.model_dump(mode="json", exclude={"knot_scores", "knot_probabilities"})

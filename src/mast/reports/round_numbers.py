@@ -13,7 +13,7 @@ from mast.arrays import IntArray
 from mast.errors import MastError
 from mast.events import match_pairs, overlapping_pairs
 from mast.grid import FrontEnd
-from mast.runs import ROUNDS, remembered
+from mast.runs import ROUNDS, load_inputs
 from mast.selftrain.pseudo import HEARD, sure_pseudo_labels
 
 _CELLS = ["t1", "f1", "t2", "f2"]
@@ -72,7 +72,7 @@ def read_rounds(run: Path) -> SelfTrainingRun:
     for needed in (ROUNDS, "recipe.json", "expert.parquet"):
         if not (run / needed).is_file():
             raise MastError(f"{run}: has no {needed}; expected the --out folder of mast selftrain")
-    about = remembered(run / "recipe.json", "recipe", "seed") or {}
+    about = load_inputs(run / "recipe.json", "recipe", "seed") or {}
     rows = pd.read_csv(run / ROUNDS)
     numbers = sorted(set(rows["round"]) - {0})
     pseudo, labelled_chunks = _number_chunks_alike(

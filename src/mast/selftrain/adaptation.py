@@ -30,7 +30,7 @@ from mast.grid import FrontEnd
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.models.find import find_model
-from mast.runs import ADAPTED, SILENT, Show, remember, remembered
+from mast.runs import ADAPTED, SILENT, Reporter, load_inputs, save_inputs
 from mast.selftrain.admission import admit
 from mast.selftrain.labelling import load_labeller
 from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
@@ -76,7 +76,7 @@ class Adapted:
 class _Adapting(TrainingRun):
     """What all steps share."""
 
-    show: Show
+    reporter: Reporter
 
     @property
     def plan(self) -> TrainRecipe:
@@ -91,7 +91,7 @@ def adapt(
     band_hz: float | None = None,
     seed: int = 0,
     accelerator: Accelerator | None = None,
-    show: Show = SILENT,
+    reporter: Reporter = SILENT,
 ) -> Adapted:
     """Adapt a detector to recordings nobody labelled; ends in ``out/best``, a model folder.
 
@@ -102,7 +102,7 @@ def adapt(
         band_hz: upper edge of the band; the detector's own by default.
         seed: of the sample of chunks, order and augmentation.
         accelerator: device, precision and processes.
-        show: how the run reports on itself.
+        reporter: how the run reports on itself.
     """
     start, recipe = _start_and_recipe(init, band_hz)
     machine = prepare_machine(recipe, accelerator)
@@ -117,11 +117,11 @@ def adapt(
     }
     if machine.main:
         remember_recipe(recipe, out, about=about)
-    if (told := remembered(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
-        show.say(f"{out}: is complete, and nothing has changed")
-        return Adapted(out / "best", **told)
-    _say_what_is_short(every, recipe.front_end, show)
-    job = _Adapting(recipe, machine, out, about, start, seed, show=show)
+    if (facts := load_inputs(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
+        reporter.say(f"{out}: is complete, and nothing has changed")
+        return Adapted(out / "best", **facts)
+    _say_what_is_short(every, recipe.front_end, reporter)
+    job = _Adapting(recipe, machine, out, about, start, seed, reporter=reporter)
     events = _labelled(job, sources)
     labels = labels_by_chunk(events, sum(len(table) for _, table in sources), recipe.selftrain)
     calls = sum(int(own.sum()) for own in labels.sure)
@@ -132,18 +132,18 @@ def adapt(
             "learn from; check --band, or give more recordings"
         )
     rows = chunks_to_learn(labels, MAX_CHUNKS_LEARNT, seed)
-    show.say(
+    reporter.say(
         f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s"
     )
     job, rows = _planned(job, sources, rows)
     with_calls = sum(bool(labels.sure[row].any()) for row in rows)
-    show.say(f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes")
+    reporter.say(f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes")
     _learn(job, sources, labels, rows)
     _rescale(job, sources)
-    told = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
+    facts = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
     if machine.main:
-        remember(out / ADAPTED, told)
-    return Adapted(out / "best", **told)
+        save_inputs(out / ADAPTED, facts)
+    return Adapted(out / "best", **facts)
 
 
 def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, Recipe]:
@@ -162,12 +162,12 @@ def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, R
     return start, recipe
 
 
-def _say_what_is_short(every: ChunkSources, front_end: FrontEnd, show: Show) -> None:
+def _say_what_is_short(every: ChunkSources, front_end: FrontEnd, reporter: Reporter) -> None:
     """How many recordings hold no chunk and are left out."""
     recordings = sum(len(dataset) for dataset, _ in every)
     short = recordings - sum(table["recording"].nunique() for _, table in every)
     if short:
-        show.say(
+        reporter.say(
             f"{short:,} of {counted(recordings, 'recording')} {'is' if short == 1 else 'are'} shorter than half a "
             f"chunk ({front_end.chunk_s / 2:g} s) and left out"
         )
@@ -194,7 +194,7 @@ def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
     assert start.path is not None
     assert start.card is not None
     chunks = without_labels(sources, job.recipe.front_end)
-    with job.show.bar("find boxes") as progress:
+    with job.reporter.bar("find boxes") as progress:
         events = pseudo_label(
             load_labeller(start.path, (), job.recipe, job.machine),
             chunks,
@@ -214,12 +214,12 @@ def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
 def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Adapting, IntArray]:
     """The run with as many epochs, and the chunks, that an hour of training allows on this machine."""
     path = job.out / PLAN
-    known = remembered(path, "train") or {}
+    known = load_inputs(path, "train") or {}
     if not known:
         measured = measure_rates(without_labels(sources, job.recipe.front_end), job.recipe, job.machine)
         known = {"train": measured.train}
         if job.machine.main:
-            remember(path, known)
+            save_inputs(path, known)
     rate = float(known["train"])
     max_chunks = max(job.plan.batch_size, int(MAX_TRAINING_S / (MIN_EPOCHS * rate)))
     if len(rows) > max_chunks:
@@ -233,7 +233,7 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
         update={"epochs": epochs, "warmup_epochs": epochs / 20, "validate_every_epochs": epochs}
     )
     minutes = counted(math.ceil(epochs * epoch_s / 60), "minute")
-    job.show.say(f"{counted(epochs, 'epoch')}, about {minutes} on this machine")
+    job.reporter.say(f"{counted(epochs, 'epoch')}, about {minutes} on this machine")
     selftrain = job.recipe.selftrain.model_copy(update={"stage1": plan})
     return replace(job, recipe=job.recipe.model_copy(update={"selftrain": selftrain})), rows
 
@@ -257,7 +257,7 @@ def _learn(job: _Adapting, sources: ChunkSources, labels: PseudoLabels, rows: In
         plan=job.plan,
         threshold=start.card.thresholds["score"],
     )
-    with job.show.bar("learn") as progress:
+    with job.reporter.bar("learn") as progress:
         fit_detector(learn, nothing, run, progress=progress)
 
 

@@ -41,7 +41,7 @@ def labeller_threshold(
     recipe: Recipe,
     machine: Machine,
     *,
-    remembered: Path,
+    cache: Path,
 ) -> float:
     """The score from which boxes count: the model's own, or one chosen on validation for what labels in its place.
 
@@ -51,16 +51,16 @@ def labeller_threshold(
         held: validation chunks.
         recipe: of self-training.
         machine: device and precision.
-        remembered: file with what they reach on validation, for a resumed run.
+        cache: file with what they reach on validation, for a resumed run.
     """
     if not teachers and not recipe.selftrain.thorough:
         return load_card(model).thresholds["score"]
-    if remembered.exists():
-        metrics: dict[str, float] = json.loads(remembered.read_text(encoding="utf-8"))
+    if cache.exists():
+        metrics: dict[str, float] = json.loads(cache.read_text(encoding="utf-8"))
         return metrics["threshold"]
     plan = recipe.selftrain.stage1
     together = load_labeller(model, teachers, recipe, machine)
     metrics = chunk_metrics(look_at(together, held, plan, machine, nms_iou=recipe.selftrain.nms_iou))
     if machine.main:
-        write_json(remembered, metrics)
+        write_json(cache, metrics)
     return metrics["threshold"]

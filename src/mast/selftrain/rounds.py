@@ -313,7 +313,7 @@ def _initial(setting: _Setting, init: Path) -> dict[str, Any]:
 
 def _watched(setting: _Setting, model: Path, plan: TrainRecipe, folder: Path) -> dict[str, float]:
     return watch_parts(
-        model, setting.watched, setting.recipe, plan, setting.machine, remembered=folder / "parts.json"
+        model, setting.watched, setting.recipe, plan, setting.machine, cache=folder / "parts.json"
     )
 
 
@@ -362,7 +362,7 @@ def _round(
     """
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
     own = labeller_threshold(
-        latest, setting.teachers, setting.held, setting.recipe, setting.machine, remembered=folder / TOGETHER
+        latest, setting.teachers, setting.held, setting.recipe, setting.machine, cache=folder / TOGETHER
     )
     q = own if plan.threshold == "validation" else plan.threshold
     sources, unlabelled = setting.pool.of_round(number)

@@ -56,14 +56,14 @@ def watch_parts(
     plan: TrainRecipe,
     machine: Machine,
     *,
-    remembered: Path,
+    cache: Path,
 ) -> dict[str, float]:
     """Metrics of a model folder on each part, as ``{"site_ood_f1": 0.41, …}``.
 
-    What was measured stands in ``remembered``, so that a resumed run does not measure it again.
+    What was measured stands in ``cache``, so that a resumed run does not measure it again.
     """
     known: dict[str, dict[str, float]] = (
-        json.loads(remembered.read_text(encoding="utf-8")) if remembered.exists() else {}
+        json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}
     )
     missing = [name for name in parts if name not in known]
     if missing:
@@ -73,5 +73,5 @@ def watch_parts(
             found = look_at(loaded, parts[name], plan, machine, nms_iou=plan.nms_iou)
             known[name] = part_metrics(found, threshold=threshold)
         if machine.main:
-            write_json(remembered, known)
+            write_json(cache, known)
     return {f"{name}_{metric}": value for name in parts for metric, value in known[name].items()}

@@ -15,7 +15,7 @@ from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.models.architecture import DetectorConfig, MaeConfig, Masking, Size
 from mast.models.baselines import BaselineConfig, BaselineName
-from mast.runs import RECIPE, refuse_others, refuse_strangers, remember, remembered
+from mast.runs import RECIPE, load_inputs, refuse_foreign_files, refuse_other_inputs, save_inputs
 from mast.settings import parse_settings
 from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing
@@ -344,15 +344,15 @@ def remember_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> N
         out: the run's folder.
         about: what else decides the result (data, seed).
     """
-    refuse_strangers(out, RECIPE)
-    before = remembered(out / RECIPE, "recipe")
+    refuse_foreign_files(out, RECIPE)
+    before = load_inputs(out / RECIPE, "recipe")
     if before is not None:
         instead = "choose another --out, or delete it to start again"
         now = {"recipe": recipe.model_dump(mode="json"), **about}
-        refuse_others(out, before, now, instead=instead, ignore=BOOKKEEPING)
+        refuse_other_inputs(out, before, now, instead=instead, ignore=BOOKKEEPING)
     keep_recipe(recipe, out, about=about)
 
 
 def keep_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
     """The same where it is known already that the folder may be continued."""
-    remember(out / RECIPE, {"recipe": recipe.model_dump(mode="json"), **about})
+    save_inputs(out / RECIPE, {"recipe": recipe.model_dump(mode="json"), **about})
