@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from mast.errors import MAX_SHOWN, ConfigError, machine_fault, not_a_folder, shortened
+from mast.errors import MAX_SHOWN, ConfigError, machine_fault, not_a_folder, shorten
 
 
 def test_a_short_message_stays_as_it_is() -> None:
     sentence = "a  b.wav, line 3: found “×”, expected a number; see mast convert --help"
-    assert shortened(sentence) == sentence
-    assert shortened("") == ""
-    assert shortened(ValueError("x" * MAX_SHOWN)) == "x" * MAX_SHOWN
+    assert shorten(sentence) == sentence
+    assert shorten("") == ""
+    assert shorten(ValueError("x" * MAX_SHOWN)) == "x" * MAX_SHOWN
 
 
 @pytest.mark.parametrize("length", [MAX_SHOWN + 1, 4 * MAX_SHOWN + 1, 200_000, 3_000_000])
 def test_a_long_message_keeps_its_beginning_and_its_end(length: int) -> None:
-    cut = shortened("boxes.csv, line 2: found " + "9" * length + "; expected a number")
+    cut = shorten("boxes.csv, line 2: found " + "9" * length + "; expected a number")
     assert len(cut) <= MAX_SHOWN
     assert cut.startswith("boxes.csv, line 2: found 99")
     assert " … " in cut
@@ -29,7 +29,7 @@ def test_a_long_message_keeps_its_beginning_and_its_end(length: int) -> None:
 
 def test_it_is_one_line_that_can_be_printed_and_written_anywhere() -> None:
     hostile = "a\r\n  b\x00\x1b[2J\u2028c\udcff\ud800\t" + "\x07" * 300_000
-    cut = shortened(hostile)
+    cut = shorten(hostile)
     assert cut.isprintable()
     assert len(cut) <= MAX_SHOWN
     assert cut.startswith("a b\\x00\\x1b[2J c\\xff\\ud800\\t\\x07")
@@ -46,7 +46,7 @@ def test_of_a_worker_s_traceback_only_the_message_counts() -> None:
     text = "Caught ConfigError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
     text += '  File "/lib/fetch.py", line 50, in fetch\n' * 30
     assert (
-        shortened(ConfigError(f"{text}mast.errors.ConfigError: a.wav: too short: 1 s"))
+        shorten(ConfigError(f"{text}mast.errors.ConfigError: a.wav: too short: 1 s"))
         == "a.wav: too short: 1 s"
     )
 

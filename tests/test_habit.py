@@ -14,14 +14,14 @@ LEARNT = Habit(box="strongest", band_db=20, time_db=10, join_s=0.2)
 
 
 def test_who_decides_how_boxes_are_drawn() -> None:
-    assert DetectOptions().habit(None).changes_nothing
-    assert DetectOptions().habit(LEARNT) == LEARNT
-    assert DetectOptions(box="strongest").habit(None) == Habit(box="strongest")
-    assert DetectOptions(box="all").habit(LEARNT).changes_nothing  # as the model gives them
-    told = DetectOptions(box="strongest").habit(LEARNT)
+    assert DetectOptions().resolve_habit(None).changes_nothing
+    assert DetectOptions().resolve_habit(LEARNT) == LEARNT
+    assert DetectOptions(box="strongest").resolve_habit(None) == Habit(box="strongest")
+    assert DetectOptions(box="all").resolve_habit(LEARNT).changes_nothing  # as the model gives them
+    told = DetectOptions(box="strongest").resolve_habit(LEARNT)
     assert (told.band_db, told.time_db, told.join_s) == (20, 10, None)
-    assert DetectOptions(join_s=0.5).habit(LEARNT) == LEARNT.model_copy(update={"join_s": 0.5})
-    assert DetectOptions(box="all", join_s=0.0).habit(LEARNT).join_s == 0.0
+    assert DetectOptions(join_s=0.5).resolve_habit(LEARNT) == LEARNT.model_copy(update={"join_s": 0.5})
+    assert DetectOptions(box="all", join_s=0.0).resolve_habit(LEARNT).join_s == 0.0
     with pytest.raises(ConfigError, match="join -1: expected seconds"):
         DetectOptions(join_s=-1.0)
 

@@ -18,18 +18,18 @@ import os, signal, sys
 from pathlib import Path
 from mast.progress import CommandReport
 report = CommandReport(["detect", "a", "--out", "b"])
-report.use(Path(sys.argv[1]))
-report.figures("detect", 3, 10, "recordings", 7.0)
+report.claim_folder(Path(sys.argv[1]))
+report.update("detect", 3, 10, "recordings", 7.0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_what_is_reported_is_what_is_read(tmp_path: Path) -> None:
     report = CommandReport(["detect", "sound", "--out", "x"])
-    report.use(tmp_path / "out")
+    report.claim_folder(tmp_path / "out")
     assert not (tmp_path / "out").exists()  # a command that is refused leaves nothing
     report.note("measured")
-    report.figures("detect 1 h", 2, 10, "recordings", 30.5)
+    report.update("detect 1 h", 2, 10, "recordings", 30.5)
     found = read_progress(tmp_path / "out")
     assert found is not None
     assert (found.state, found.what, found.done, found.total) == ("running", "detect 1 h", 2, 10)
@@ -44,7 +44,7 @@ def test_what_is_reported_is_what_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["done", "stopped", "failed"])
 def test_the_end_is_reported(tmp_path: Path, state: str) -> None:
     report = CommandReport(["fit"])
-    report.use(tmp_path)
+    report.claim_folder(tmp_path)
     report.begin()
     report.end(state, "why")  # type: ignore[arg-type]
     found = read_progress(tmp_path)
@@ -62,8 +62,8 @@ def test_a_killed_process_was_stopped_and_the_next_one_reports(tmp_path: Path) -
     assert found is not None
     assert (found.state, found.done, found.left_s) == ("stopped", 3, None)
     after = CommandReport(["detect"])
-    after.use(tmp_path)
-    after.figures("detect", 4, 10, "recordings", None)
+    after.claim_folder(tmp_path)
+    after.update("detect", 4, 10, "recordings", None)
     found = read_progress(tmp_path)
     assert found is not None
     assert (found.state, found.done) == ("running", 4)
@@ -79,7 +79,7 @@ def test_a_command_that_is_about_to_start_is_known(tmp_path: Path) -> None:
 def test_a_second_process_does_not_write_over_the_first(tmp_path: Path) -> None:
     first, second = CommandReport(["detect", "first"]), CommandReport(["detect", "second"])
     for report in (first, second):
-        report.use(tmp_path)
+        report.claim_folder(tmp_path)
         report.begin()
     second.end("failed", "is being written by another process")
     found = read_progress(tmp_path)
@@ -95,14 +95,14 @@ def test_a_file_that_somebody_else_wrote_is_none(tmp_path: Path, text: str) -> N
 
 def test_a_number_that_is_none_is_not_read(tmp_path: Path) -> None:
     report = CommandReport(["fit"])
-    report.use(tmp_path)
-    report.figures("fit", float("nan"), 3, "", None)
+    report.claim_folder(tmp_path)
+    report.update("fit", float("nan"), 3, "", None)
     assert read_progress(tmp_path) is None
 
 
 def test_a_folder_that_takes_no_files_does_not_stop_the_command(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     report = CommandReport(["fit"])
-    report.use(tmp_path / "file" / "out")
-    report.figures("fit", 1, 2, "steps", None)
+    report.claim_folder(tmp_path / "file" / "out")
+    report.update("fit", 1, 2, "steps", None)
     report.end("done")

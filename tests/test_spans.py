@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.spans import joined, total_s, without
+from mast.spans import merge_spans, subtract_spans, total_s
 
 spans_of = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda s: (float(s[0]), float(s[0] + s[1]))),
@@ -20,10 +20,10 @@ def test_spans_against_a_ruler(some: list[tuple[float, float]], holes: list[tupl
     def cells(spans: list[tuple[float, float]]) -> set[int]:
         return {k for k in range(40) for a, b in spans if a <= k < b}
 
-    assert cells(joined(some)) == cells(some)
-    assert cells(without(some, holes)) == cells(some) - cells(holes)
-    for result in (joined(some), without(some, holes)):
+    assert cells(merge_spans(some)) == cells(some)
+    assert cells(subtract_spans(some, holes)) == cells(some) - cells(holes)
+    for result in (merge_spans(some), subtract_spans(some, holes)):
         assert all(a < b for a, b in result)
         assert all(before[1] <= after[0] for before, after in pairwise(result))
         assert total_s(result) == len(cells(result))
-    assert joined([]) == without([], holes) == []
+    assert merge_spans([]) == subtract_spans([], holes) == []

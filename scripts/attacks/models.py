@@ -112,7 +112,7 @@ def _set_weight(folder: Path, number: float) -> None:
 
 def main() -> None:
     """Load one variant after the other."""
-    from mast.errors import MastError, shortened
+    from mast.errors import MastError, shorten
     from mast.models.checkpoint import load_checkpoint
     from mast.models.find import find_model
 
@@ -129,7 +129,7 @@ def main() -> None:
                     name, "a long message" if long else "refused"
                 )
             except BaseException as error:
-                summary.add_failure(name, f"{type(error).__name__}: {shortened(error)}")
+                summary.add_failure(name, f"{type(error).__name__}: {shorten(error)}")
             shutil.rmtree(folder)
     summary.write()
 

@@ -24,7 +24,7 @@ import pandas as pd
 
 from mast.annotations import FORMATS, AnnotationSet, read_annotations, write_annotations
 from mast.data import load_dataset
-from mast.errors import MastError, shortened
+from mast.errors import MastError, shorten
 from scripts.attacks.summary import Summary, parser
 
 RATE, DURATION = 16_000.0, 60.0
@@ -263,7 +263,7 @@ def attack(name: str, place: Path, out: Path, rng: random.Random) -> str:
     try:
         found = read_annotations(place, asked, recordings=known)
     except MastError as error:
-        said = shortened(error)
+        said = shorten(error)
         if len(said) > 500 or "\n" in said or not said:
             return f"FELL: a sentence of {len(said)} characters"
         return "refused"
@@ -280,7 +280,7 @@ def attack(name: str, place: Path, out: Path, rng: random.Random) -> str:
         except MastError as error:
             # a size that is not known, or a label that holds an incomplete character, is said
             if "unknown" not in str(error) and "incomplete character" not in str(error):
-                return f"FELL: read, but not written and read again as {to}: {shortened(error)}"
+                return f"FELL: read, but not written and read again as {to}: {shorten(error)}"
     return "read"
 
 
@@ -326,7 +326,7 @@ def attack_layout(layout: str, folder: Path, rng: random.Random) -> str:
             damage(rng.choice(damage_only), rng)
             data = load_dataset(folder).annotations
     except MastError as error:
-        return "refused" if len(shortened(error)) <= 500 else "FELL: a long sentence"
+        return "refused" if len(shorten(error)) <= 500 else "FELL: a long sentence"
     wrong = find_impossible(data)
     return f"FELL: impossible box read ({wrong})" if wrong else "read"
 
@@ -349,7 +349,7 @@ def outcome_of(case: tuple[str, str], good: Path, work: Path, rng: random.Random
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)
         own = [f"{Path(f.filename).name}:{f.lineno}" for f in where if "/mast/" in f.filename]
-        outcome = f"FELL: {type(error).__name__}: {shortened(error)} at {' '.join(own[-3:])}"
+        outcome = f"FELL: {type(error).__name__}: {shorten(error)} at {' '.join(own[-3:])}"
     took = time.process_time() - cpu
     # of processor time, on any machine: something is done far too often
     return f"FELL: took {took:.1f} s of processor time ({outcome})" if took > LIMIT_S else outcome

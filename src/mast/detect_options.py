@@ -75,7 +75,7 @@ class DetectOptions(BaseModel):
             raise ConfigError(f"join {self.join_s:g}: expected seconds, 0 or more")
         return self
 
-    def habit(self, own: Habit | None) -> Habit:
+    def resolve_habit(self, own: Habit | None) -> Habit:
         """How boxes are drawn: as asked for, else by the model's own habit, else as the model gives them."""
         habit = own or Habit()
         if self.box is not None:

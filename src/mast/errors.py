@@ -62,13 +62,13 @@ def not_a_folder(path: Path) -> str:
     return "is a file" if path.exists() else "no such folder"
 
 
-def shortened(text: object) -> str:
+def shorten(text: object) -> str:
     """A message as it is shown to a user or written to a table: one line, printable, a few hundred characters.
 
     A long one loses its middle. Line breaks become spaces; what cannot be printed (a raw byte of a file name, an
     escape sequence for the terminal) is spelt out.
 
-    >>> shortened("bad\\nname: 'a\\udcff\\x1b[2J.wav'")
+    >>> shorten("bad\\nname: 'a\\udcff\\x1b[2J.wav'")
     "bad name: 'a\\\\xff\\\\x1b[2J.wav'"
     """
     whole = str(text).strip()
@@ -135,7 +135,7 @@ def machine_fault(error: BaseException) -> str | None:
     if number is None:
         return None
     sentence = _REFUSALS.get(number) or os.strerror(number).lower()
-    place = _place_of(error)
+    place = _path_in_error(error)
     if number == errno.EEXIST and os.path.isfile(place):  # where a folder was to be made
         sentence = "is a file; expected a folder, so choose another path"
     return f"{place}: {sentence}" if place else sentence
@@ -164,7 +164,7 @@ def errno_of(error: BaseException) -> int | None:
     return number if number is not None or error.__cause__ is None else errno_of(error.__cause__)
 
 
-def _place_of(error: BaseException) -> str:
+def _path_in_error(error: BaseException) -> str:
     """The file or folder that an error is about; empty where it does not say."""
     if isinstance(error, OSError):
         for name in (error.filename2, error.filename):  # of a move or copy, where to

@@ -122,7 +122,7 @@ def check_events(
     """Refuse the first event that no recording can hold, naming ``where(row)``: one rule for every format.
 
     Times are finite seconds within a year and not negative, frequencies finite hertz, both in order; points and lines
-    (equal limits) are kept. A low frequency may be negative where the box reaches above 0 Hz: :func:`cut_at_zero` is
+    (equal limits) are kept. A low frequency may be negative where the box reaches above 0 Hz: :func:`clip_at_zero` is
     for it. A score is a probability, or at least finite.
 
     Args:
@@ -163,11 +163,11 @@ def check_events(
             raise AnnotationError(f"{where(row)}: {text}")
 
 
-def cut_at_zero(events: pd.DataFrame) -> pd.DataFrame:
+def clip_at_zero(events: pd.DataFrame) -> pd.DataFrame:
     """The events from 0 Hz up, where they reach above it: in Raven, a box can be dragged a little below the axis.
 
     >>> box = {"start_s": [0.0], "end_s": [1.0], "low_hz": [-20.0], "high_hz": [900.0]}
-    >>> cut_at_zero(pd.DataFrame(box))["low_hz"].tolist()
+    >>> clip_at_zero(pd.DataFrame(box))["low_hz"].tolist()
     [0.0]
     """
     below = (events["low_hz"] < 0) & (events["high_hz"] > 0)
@@ -291,7 +291,7 @@ def overlapping_pairs(
     return Pairs(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
-def best_of_overlapping(
+def suppress_overlapping(
     boxes: FloatArray, scores: FloatArray, *, threshold: float, overlap: OverlapMeasure
 ) -> IntArray:
     """Rows that stay, in their order, when of two that overlap more than ``threshold`` the lower-scored goes.

@@ -48,9 +48,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         OSError: with the file's name, where the disk does not take it; also where a library only said that it failed.
     """
-    with naming(path):
+    with name_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = _beside(path)
+        part = _part_path(path)
         try:
             part.touch()
             mode = part.stat().st_mode
@@ -61,7 +61,7 @@ def whole_file(path: Path) -> Iterator[Path]:
                 part.chmod(mode)
             os.replace(part, path)
         except Exception as error:
-            refused = None if errno_of(error) or isinstance(error, MastError) else _refusal(part)
+            refused = None if errno_of(error) or isinstance(error, MastError) else _disk_error(part)
             part.unlink(missing_ok=True)
             if refused is not None:
                 raise refused from error
@@ -77,11 +77,11 @@ def check_writable(path: Path) -> None:
     Raises:
         OSError: with the file's name, where no file can be written there.
     """
-    with naming(path):
+    with name_in_errors(path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         there = next((folder for folder in path.parents if folder.exists()), path.parent)
-        probe = there / _beside(path).name
+        probe = there / _part_path(path).name
         probe.touch()
         probe.unlink()
 
@@ -92,9 +92,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     Where the block raises, the old folder stays and the new one is removed.
     """
-    with naming(path):
+    with name_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part, old = _beside(path), _beside(path)
+        part, old = _part_path(path), _part_path(path)
         try:
             part.mkdir()
             yield part
@@ -128,18 +128,18 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_in_errors(path: Path) -> Iterator[None]:
     """Let what the machine refuses in the block be an ``OSError`` that names this file, whatever a library raises."""
     try:
         yield
     except Exception as error:
         number = errno_of(error)
-        if number is None or _names_another(error, path):
+        if number is None or _names_other_file(error, path):
             raise
         raise OSError(number, os.strerror(number), str(path)) from error
 
 
-def _names_another(error: Exception, path: Path) -> bool:
+def _names_other_file(error: Exception, path: Path) -> bool:
     """Whether an error names a file of its own, and not what is written beside ``path``."""
     named = (error.filename2 or error.filename) if isinstance(error, OSError) else None
     if not isinstance(named, str | bytes):
@@ -267,7 +267,7 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def _refusal(part: Path) -> OSError | None:
+def _disk_error(part: Path) -> OSError | None:
     """What the disk says when asked for a little more space in a file that a library could not write; often nothing."""
     try:
         with open(part, "ab") as file:
@@ -279,7 +279,7 @@ def _refusal(part: Path) -> OSError | None:
     return None
 
 
-def _beside(path: Path) -> Path:
+def _part_path(path: Path) -> Path:
     return path.with_name(f"{_prefix(path)}{os.getpid()}-{machine_id()}-{secrets.token_hex(4)}.part")
 
 

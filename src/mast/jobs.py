@@ -87,7 +87,7 @@ class Jobs:
                 f"{out}: does not say how it was started; run the same mast detect or mast fit again in a terminal"
             )
         command = progress.command
-        if not command or command[0] not in _RESUMED or not _writes(command, Path(progress.folder), out):
+        if not command or command[0] not in _RESUMED or not _writes_to(command, Path(progress.folder), out):
             raise ConfigError(
                 f"{out}: was not started by mast detect or mast fit into this folder; choose Find instead"
             )
@@ -102,20 +102,24 @@ class Jobs:
         child = self._children.get(out)
         if child is not None and child.poll() is None:
             _interrupt(child.pid)
-            _later(lambda: child.poll() is None, child.pid)
+            _terminate_later(lambda: child.poll() is None, child.pid)
             return
         progress = read_progress(out)
         if progress is None or progress.state != "running":
             return
-        if progress.machine != machine_id() or not _is_mine(out / PROGRESS):
+        if progress.machine != machine_id() or not _is_own_file(out / PROGRESS):
             raise ConfigError(f"{out}: is being written by another user or machine; stop it there")
         process = progress.process
         _interrupt(process)
-        _later(lambda: (now := read_progress(out)) is not None and now.state == "running" and now.process == process,
-               process)  # fmt: skip
+
+        def is_running() -> bool:
+            now = read_progress(out)
+            return now is not None and now.state == "running" and now.process == process
+
+        _terminate_later(is_running, process)
 
 
-def _writes(command: Sequence[str], folder: Path, out: Path) -> bool:
+def _writes_to(command: Sequence[str], folder: Path, out: Path) -> bool:
     """Whether a command's ``--out`` is this folder."""
     for word, following in zip(command, [*command[1:], ""], strict=True):
         name, given, value = word.partition("=")
@@ -129,11 +133,11 @@ def _interrupt(process: int) -> None:
         os.kill(process, signal.SIGINT if os.name == "posix" else signal.SIGTERM)
 
 
-def _later(still_there: Callable[[], bool], process: int) -> None:
+def _terminate_later(is_running: Callable[[], bool], process: int) -> None:
     """End a process that has not stopped after a while: one that was started in the background may not hear."""
 
     def end() -> None:
-        if still_there():
+        if is_running():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
 
@@ -142,7 +146,7 @@ def _later(still_there: Callable[[], bool], process: int) -> None:
     timer.start()
 
 
-def _is_mine(file: Path) -> bool:
+def _is_own_file(file: Path) -> bool:
     try:
         return os.name != "posix" or file.stat().st_uid == os.getuid()
     except OSError:

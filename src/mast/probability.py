@@ -166,11 +166,11 @@ class StoredCalibration(BaseModel):
         best = self.curve[-1]
         possible = math.floor(best.precision * 1000) / 1000  # rounded up, it could not be asked for
         raise MastError(
-            f"{where}; the best was {possible:g} at threshold {self.seen(best):.3g} (recall {best.recall:.2g}; "
-            f"at least {MIN_KEPT} predictions), so ask for that or less, or give a threshold instead"
+            f"{where}; the best was {possible:g} at threshold {self.shown_threshold(best):.3g} (recall "
+            f"{best.recall:.2g}; at least {MIN_KEPT} predictions), so ask for that or less, or give a threshold instead"
         )
 
-    def seen(self, point: OperatingPoint) -> float:
+    def shown_threshold(self, point: OperatingPoint) -> float:
         """The point's threshold as a probability, which is what users see."""
         return float(self.calibration.apply(point.threshold))
 
@@ -195,7 +195,7 @@ class StoredCalibration(BaseModel):
             low, high = point.elsewhere
             other = f"judging by how their places differ, another place may give anything from {low:.2f} to {high:.2f}"
         return (
-            f"threshold {self.seen(point):.3g} reached precision {point.precision:.2f} ({spread}, "
+            f"threshold {self.shown_threshold(point):.3g} reached precision {point.precision:.2f} ({spread}, "
             f"recall {point.recall:.2f}) on {self.recordings}; {other}"
         )
 

@@ -89,7 +89,7 @@ class CommandReport:
         self._held: ExitStack | None = None  # the lock, once it is ours
         self._written_s = -math.inf
 
-    def use(self, folder: Path) -> None:
+    def claim_folder(self, folder: Path) -> None:
         """Take this folder; the file is written with the first figures, so that a refused command leaves none."""
         if self._folder is None:
             self._folder = folder
@@ -109,7 +109,7 @@ class CommandReport:
             self._held = held
             self._write()
 
-    def figures(self, what: str, done: float, total: float | None, unit: str, left_s: float | None) -> None:
+    def update(self, what: str, done: float, total: float | None, unit: str, left_s: float | None) -> None:
         """How far it has come."""
         now = self._now
         news = now.what.partition(" ")[0] != what.partition(" ")[0] or now.total != (total or 0)

@@ -21,7 +21,7 @@ _RECORD = ".written.json"
 _CLUTTER = (".DS_Store", "Thumbs.db", "desktop.ini")  # of file managers, which leave them where one looks
 
 
-class Earlier(NamedTuple):
+class EarlierVersion(NamedTuple):
     """A file or folder that was not as it had been written, and where it is now."""
 
     path: Path
@@ -35,7 +35,11 @@ class Earlier(NamedTuple):
 
 @contextmanager
 def replacing(
-    whole: Callable[[Path], AbstractContextManager[Path]], path: Path, kept: list[Earlier], *, form: str = ""
+    whole: Callable[[Path], AbstractContextManager[Path]],
+    path: Path,
+    kept: list[EarlierVersion],
+    *,
+    form: str = "",
 ) -> Iterator[Path]:
     """:func:`mast.files.whole_file` or ``whole_folder`` that keeps what was changed since it was last written so.
 
@@ -70,12 +74,12 @@ def unused_name(path: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def _set_aside(path: Path, new: str, last: str | None) -> Earlier | None:
+def _set_aside(path: Path, new: str, last: str | None) -> EarlierVersion | None:
     if _fingerprint(path) in ("", new, last):
         return None
     kept = unused_name(path)
     os.rename(path, kept)
-    return Earlier(path, kept, known=last is not None)
+    return EarlierVersion(path, kept, known=last is not None)
 
 
 def _record(folder: Path) -> dict[str, str]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 TimeSpan = tuple[float, float]
 
 
-def joined(spans: Iterable[TimeSpan], *, gap_s: float = 0.0) -> list[TimeSpan]:
+def merge_spans(spans: Iterable[TimeSpan], *, gap_s: float = 0.0) -> list[TimeSpan]:
     """The same time as few spans, those at most ``gap_s`` apart as one; empty ones are dropped.
 
-    >>> joined([(4, 6), (0, 2), (2, 3)])
+    >>> merge_spans([(4, 6), (0, 2), (2, 3)])
     [(0, 3), (4, 6)]
     """
     result: list[TimeSpan] = []
@@ -22,16 +22,16 @@ def joined(spans: Iterable[TimeSpan], *, gap_s: float = 0.0) -> list[TimeSpan]:
     return result
 
 
-def without(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
+def subtract_spans(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
     """The time of ``spans`` that is in none of ``holes``.
 
-    >>> without([(0, 10)], [(2, 3), (9, 12)])
+    >>> subtract_spans([(0, 10)], [(2, 3), (9, 12)])
     [(0, 2), (3, 9)]
     """
-    cut = joined(holes)
+    cut = merge_spans(holes)
     result: list[TimeSpan] = []
     at = 0
-    for begin, end in joined(spans):
+    for begin, end in merge_spans(spans):
         start = begin
         while at < len(cut) and cut[at][1] <= start:
             at += 1

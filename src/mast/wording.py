@@ -15,19 +15,19 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun if n == 1 else plural}"
 
 
-def per_second(rate: float, noun: str) -> str:
+def format_rate(rate: float, noun: str) -> str:
     """How many a second.
 
-    >>> per_second(0.2, "chunk"), per_second(1.3, "chunk"), per_second(1_185.0, "chunk")
+    >>> format_rate(0.2, "chunk"), format_rate(1.3, "chunk"), format_rate(1_185.0, "chunk")
     ('under 1 chunk/s', '1 chunk/s', '1,185 chunks/s')
     """
     return f"{counted(round(rate), noun)}/s" if rate > 0.5 else f"under 1 {noun}/s"
 
 
-def length_of_sound(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """In the unit that says most.
 
-    >>> length_of_sound(1_200), length_of_sound(1.5), length_of_sound(0.05), length_of_sound(0.0011)
+    >>> format_hours(1_200), format_hours(1.5), format_hours(0.05), format_hours(0.0011)
     ('1,200 h', '1.5 h', '3.0 min', '4.0 s')
     """
     if hours >= 100:
@@ -37,10 +37,10 @@ def length_of_sound(hours: float) -> str:
     return f"{hours * 60:.1f} min" if hours >= 1 / 60 else f"{hours * 3_600:.1f} s"
 
 
-def first_names(names: Sequence[str], n: int) -> str:
+def format_names(names: Sequence[str], n: int) -> str:
     """The first few names, and how many more there are.
 
-    >>> first_names(["a", "b"], 2), first_names(["a", "b", "c"], 2)
+    >>> format_names(["a", "b"], 2), format_names(["a", "b", "c"], 2)
     ('a, b', 'a, b and 1 more')
     """
     return ", ".join(names[:n]) + (f" and {len(names) - n:,} more" if len(names) > n else "")

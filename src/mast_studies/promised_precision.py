@@ -92,8 +92,8 @@ def check_promises(outcomes: Mapping[str, Outcome], stored: StoredCalibration) -
             point = stored.threshold_for(target)
             elsewhere = threshold_from([other for n, other in outcomes.items() if n != name], target)
             rows[f"{target:g}"] = {
-                "card": None if point is None else precision_at(one, stored.seen(point)),
-                "card_threshold": None if point is None else round(stored.seen(point), 4),
+                "card": None if point is None else precision_at(one, stored.shown_threshold(point)),
+                "card_threshold": None if point is None else round(stored.shown_threshold(point), 4),
                 "others": None if elsewhere is None else precision_at(one, elsewhere),
                 "others_threshold": None if elsewhere is None else round(elsewhere, 4),
             }
@@ -105,7 +105,7 @@ def with_measured_precision(stored: StoredCalibration, outcomes: Mapping[str, Ou
     """The calibration with what each of its thresholds gave on each set that keeps enough boxes there."""
     curve = []
     for point in stored.curve:
-        kept = {name: one.kept(stored.seen(point)) for name, one in outcomes.items()}
+        kept = {name: one.kept(stored.shown_threshold(point)) for name, one in outcomes.items()}
         found = {
             SET_ANIMALS.get(name, name): round(float(outcomes[name].hit[:n].mean()), 4)
             for name, n in kept.items()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from mast.annotations import FORMATS, AnnotationSet, read_annotations, write_annotations
-from mast.errors import AnnotationError, shortened
+from mast.errors import AnnotationError, shorten
 
 KNOWN = pd.DataFrame({"recording": ["a.wav"], "duration_s": [60.0], "sample_rate": [16_000.0]})
 BOX = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 1_000.0, "high_hz": 2_000.0}
@@ -46,7 +46,7 @@ def refused(path: Path, name: str, message: str, known: pd.DataFrame | None = No
     with pytest.raises(AnnotationError, match=message) as caught:
         read_annotations(path, name, recordings=known)
     assert str(path) in str(caught.value)
-    assert len(shortened(caught.value)) <= 400
+    assert len(shorten(caught.value)) <= 400
 
 
 def test_all_formats_are_here() -> None:

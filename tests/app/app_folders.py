@@ -31,7 +31,7 @@ def leave():
 atexit.register(leave)
 with reported():
     for done in range(100_000):
-        report().figures("detect", done, 100_000, "recordings", 60.0)
+        report().update("detect", done, 100_000, "recordings", 60.0)
         if (out / "finish").exists():
             break
         if (out / "fail").exists():

@@ -349,7 +349,7 @@ def test_an_adapted_detector_is_complete_and_can_be_chosen(tmp_path: Path) -> No
     assert not _work(page, wood)
     begun = wood.parent / "wood-mast" / "fish-adapted"
     report = CommandReport(["adapt", str(wood)])
-    report.use(begun)
+    report.claim_folder(begun)
     report.begin()
     assert [(one["name"], one["kind"], one["state"]) for one in _work(page, wood)] == [
         ("fish-adapted", "learn", "running")

@@ -11,7 +11,7 @@ import pytest
 import soundfile as sf
 
 from mast.data.recordings import Dataset, load_dataset
-from mast.errors import AnnotationError, shortened
+from mast.errors import AnnotationError, shorten
 
 NAMES = [f"r{i}.wav" for i in range(6)]
 
@@ -42,7 +42,7 @@ def loaded(root: Path) -> tuple[Dataset, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dataset = load_dataset(root)
-    assert all(len(shortened(warning.message)) <= 400 for warning in caught)
+    assert all(len(shorten(warning.message)) <= 400 for warning in caught)
     return dataset, [str(warning.message).replace(str(root), "sound") for warning in caught]
 
 

@@ -16,7 +16,7 @@ from mast.grid import FrontEnd
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
 from mast.review.export_review import collect_annotations, export_folder, export_zip
 from mast.review.open_review import Review, open_review
-from mast.spans import joined
+from mast.spans import merge_spans
 
 
 def events_of(review: Review, recording_id: int = 1) -> list[dict[str, object]]:
@@ -75,7 +75,7 @@ def test_open_boxes_are_holes_in_what_was_reviewed(review: Review) -> None:
     for event in events[:2]:
         middle = (float(event["start_s"]) + float(event["end_s"])) / 2  # type: ignore[arg-type]
         assert not ((spans["start_s"] <= middle) & (middle < spans["end_s"])).any()
-    holes = joined([(float(e["start_s"]), float(e["end_s"])) for e in events[:2]])  # type: ignore[arg-type]
+    holes = merge_spans([(float(e["start_s"]), float(e["end_s"])) for e in events[:2]])  # type: ignore[arg-type]
     heard = float((spans["end_s"] - spans["start_s"]).sum())
     assert heard == pytest.approx(6.0 - sum(b - a for a, b in holes))
 

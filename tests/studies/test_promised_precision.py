@@ -101,7 +101,7 @@ def test_a_card_learns_what_its_thresholds_gave_where_enough_boxes_are_left() ->
         stored, {"cr_bats": judged(scores, [1, 0] * 20), "meadow": judged([0.9] * 9, [1] * 9)}
     )
     for before, after in zip(stored.curve, found.curve, strict=True):
-        kept = sum(score >= stored.seen(before) for score in scores)
+        kept = sum(score >= stored.shown_threshold(before) for score in scores)
         assert after.found == {
             "bats": pytest.approx(np.ceil(kept / 2) / kept, abs=1e-4)
         }  # nine boxes are too few

@@ -14,8 +14,8 @@ from mast.annotations.sidecars import reviewed_path
 from mast.errors import AnnotationError
 from mast.events import BOX_COLUMNS
 from mast.replaced import unused_name
-from mast.spans import TimeSpan, total_s, without
-from mast.wording import first_names
+from mast.spans import TimeSpan, subtract_spans, total_s
+from mast.wording import format_names
 
 _SLACK_S = 0.01  # our choice: durations are rounded in one table and not in another
 
@@ -65,7 +65,7 @@ def _describe_loss(path: Path, new: AnnotationSet, heard_since: bool) -> str:
     ]
     if heard_since or not wider:
         return ""
-    return f"said that less was listened to than the new one says (in {first_names(wider, 3)})"
+    return f"said that less was listened to than the new one says (in {format_names(wider, 3)})"
 
 
 def _heard_spans(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, list[TimeSpan]]:
@@ -81,7 +81,7 @@ def _heard_spans(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, 
 
 def _is_longer(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
     """Whether some time is in ``spans`` alone."""
-    return total_s(without(spans, others)) > _SLACK_S
+    return total_s(subtract_spans(spans, others)) > _SLACK_S
 
 
 def _box_set(annotations: AnnotationSet) -> set[tuple[object, ...]]:

@@ -12,7 +12,7 @@ from mast.annotations import aoef, audacity, birdeep_csv, coco, events_csv, kale
 from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format, check_set
 from mast.annotations.tables import read_json, read_text
 from mast.errors import AnnotationError
-from mast.events import cut_at_zero
+from mast.events import clip_at_zero
 from mast.wording import counted
 
 FORMATS: dict[str, Format] = {
@@ -81,7 +81,7 @@ def read_annotations(
             f"{'reaches' if below == 1 else 'reach'} below 0 Hz and {'is' if below == 1 else 'are'} cut there",
             stacklevel=2,
         )
-        found = replace(found, events=cut_at_zero(found.events))
+        found = replace(found, events=clip_at_zero(found.events))
     return found
 
 
@@ -101,7 +101,7 @@ def write_annotations(annotations: AnnotationSet, path: Path | str, format: str)
     if path.is_dir() and not chosen.folder:
         file = path / f"annotations{chosen.suffix}"
         raise AnnotationError(f"{path}: is a folder, and {format} is a single file; write to {file}")
-    possible = replace(annotations, events=cut_at_zero(annotations.events))
+    possible = replace(annotations, events=clip_at_zero(annotations.events))
     chosen.write(possible.clipped_to_nyquist(), path)
 
 

@@ -39,7 +39,7 @@ from mast.annotations.tables import (
 )
 from mast.errors import AnnotationError
 from mast.events import EVENT_COLUMNS, empty_events
-from mast.wording import counted, first_names
+from mast.wording import counted, format_names
 
 # event column → Raven's names for it; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -112,7 +112,7 @@ def _skip_other_files(folder: Path, files: list[Path]) -> list[Path]:
     """The files without those that are plainly not selection tables, such as notes; a warning names these."""
     others = [file for file in files if _is_other_file(file)]
     if others:
-        names = first_names([file.relative_to(folder).as_posix() for file in others], 3)
+        names = format_names([file.relative_to(folder).as_posix() for file in others], 3)
         warnings.warn(
             f"{folder}: skipped {counted(len(others), 'file')} without any column of a selection table ({names})",
             stacklevel=3,
@@ -186,7 +186,7 @@ def _unlabelled_warning(events: pd.DataFrame) -> str:
     if not words:
         return ""
     return (
-        f"no box has a label; the label is not taken from {first_names(words, 3)}, only from a column called "
+        f"no box has a label; the label is not taken from {format_names(words, 3)}, only from a column called "
         f"{', '.join(COLUMNS['label'][:-1])} or {COLUMNS['label'][-1]}"
     )
 

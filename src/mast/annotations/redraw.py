@@ -11,7 +11,7 @@ import pandas as pd
 
 from mast.annotations.songs import join_boxes
 from mast.arrays import FloatArray, IntArray
-from mast.events import BOX_COLUMNS, best_of_overlapping, boxes_of, pairwise_iou
+from mast.events import BOX_COLUMNS, boxes_of, pairwise_iou, suppress_overlapping
 from mast.features.strongest import strongest_parts
 from mast.grid import FrontEnd
 from mast.habit import Habit
@@ -51,7 +51,7 @@ def redraw(
     rows = np.arange(len(boxes))
     if habit.box == "strongest":
         boxes = strongest_parts(path, boxes, front_end, band_db=habit.band_db, time_db=habit.time_db)
-        rows = best_of_overlapping(boxes, scores, threshold=SAME_PART, overlap=pairwise_iou)
+        rows = suppress_overlapping(boxes, scores, threshold=SAME_PART, overlap=pairwise_iou)
     if habit.join_s is None:
         return Redrawn(boxes[rows], rows)
     counted = scores[rows] >= threshold

@@ -12,7 +12,7 @@ import numpy as np
 
 from mast.audio import probe
 from mast.data.folder_survey import RecordingRow, add_up, survey
-from mast.errors import MastError, machine_fault, shortened
+from mast.errors import MastError, machine_fault, shorten
 from mast.review.colours import encode_png
 from mast.review.tiles import View, levels_db, to_levels
 from mast.review.workspace import Workspace
@@ -74,7 +74,7 @@ class Contents:
             reading.found = _summarise(found.rows, found.failures)
         except Exception as error:
             known = str(error) if isinstance(error, MastError) else machine_fault(error)
-            reading.sentence = shortened(known or f"{type(error).__name__}: {error}")
+            reading.sentence = shorten(known or f"{type(error).__name__}: {error}")
 
 
 def _summarise(rows: list[RecordingRow], failures: list[RecordingRow]) -> dict[str, Any]:

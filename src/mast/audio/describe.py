@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mast.audio.clock import Metadata, metadata
 from mast.audio.probe import AudioInfo, probe
-from mast.errors import AudioError, MastError, shortened
+from mast.errors import AudioError, MastError, shorten
 
 
 def describe(path: str | Path, root: str | Path | None = None) -> tuple[AudioInfo, Metadata]:
@@ -33,8 +33,8 @@ def as_audio_errors(path: str | Path) -> Iterator[None]:
     except MastError:
         raise
     except OSError as error:
-        reason = shortened(error.strerror or error)
+        reason = shorten(error.strerror or error)
         raise AudioError(f"{path}: cannot be read ({reason}); check the disk or card") from error
     except Exception as error:
-        reason = shortened(f"{type(error).__name__}: {error}")
+        reason = shorten(f"{type(error).__name__}: {error}")
         raise AudioError(f"{path}: cannot be read ({reason}); copy it again or convert it") from error

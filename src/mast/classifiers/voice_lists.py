@@ -15,7 +15,7 @@ import pandas as pd
 
 from mast.audio import probe
 from mast.errors import AudioError, ConfigError
-from mast.spans import TimeSpan, joined
+from mast.spans import TimeSpan, merge_spans
 from mast.table_files import write_table
 
 VOICES, HEARD = "voices.csv", "voices_heard.csv"
@@ -29,7 +29,7 @@ _SAVE_S = 10.0  # a kill loses at most this much
 
 def write_voices(path: Path, found: Mapping[str, Iterable[TimeSpan]]) -> None:
     """Write the stretches of each recording; those that overlap or touch become one."""
-    rows = [(name, *span) for name in sorted(found) for span in joined(found[name])]
+    rows = [(name, *span) for name in sorted(found) for span in merge_spans(found[name])]
     write_table(path, pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]).round(3))
 
 
@@ -52,7 +52,7 @@ def read_voices(path: Path) -> dict[str, list[TimeSpan]]:
                 f"{path}: line {line} says {row[1]!r} to {row[2]!r} s; expected a start before an end, in seconds"
             )
         found.setdefault(row[0], []).append((start_s, end_s))
-    return {name: joined(spans) for name, spans in found.items()}
+    return {name: merge_spans(spans) for name, spans in found.items()}
 
 
 def update_voice_lists(

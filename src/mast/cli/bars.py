@@ -72,7 +72,7 @@ class ReportedBar(RichProgress):
     def _report(self, task_id: TaskID) -> TaskID:
         task = self._tasks[task_id]
         unit = self._unit.format(task=task)
-        current_report().figures(task.description, task.completed, task.total, unit, task.time_remaining)
+        current_report().update(task.description, task.completed, task.total, unit, task.time_remaining)
         on_screen = self.console.is_terminal or self.console.is_jupyter
         if not (self.disable or on_screen) and self.get_time() - self._line_at >= _LINE_EVERY_S:
             self._line_at = self.get_time()

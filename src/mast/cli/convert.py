@@ -286,7 +286,7 @@ def _scan_audio(folder: Path, quiet: bool) -> pd.DataFrame:
     from mast.audio import Unlisted
     from mast.data.header_scan import scan_headers
     from mast.data.recordings import recordings_in
-    from mast.errors import AudioError, shortened
+    from mast.errors import AudioError, shorten
 
     unlisted: list[Unlisted] = []
     paths = recordings_in(folder, unlisted)
@@ -305,12 +305,12 @@ def _scan_audio(folder: Path, quiet: bool) -> pd.DataFrame:
         for name, info, about in found.recordings
     ]
     if failed := found.unreadable:
-        first = shortened(failed[0].error)
+        first = shorten(failed[0].error)
         typer.echo(f"{counted(len(failed), 'recording')} cannot be read, the first: {first}", err=True)
         rows += [{"recording": one.name} for one in failed]
     if unlisted:
         typer.echo(
-            f"{counted(len(unlisted), 'folder')} cannot be listed, the first: {shortened(unlisted[0])}",
+            f"{counted(len(unlisted), 'folder')} cannot be listed, the first: {shorten(unlisted[0])}",
             err=True,
         )
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])

@@ -311,7 +311,7 @@ def _write_summary(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
     """Make the page beside the tables; whatever is wrong with it, the results are there."""
     from contextlib import suppress
 
-    from mast.errors import shortened
+    from mast.errors import shorten
     from mast.reports.searched_recordings import recordings_from_marks
     from mast.reports.summary_page import PAGE, write_results_summary
 
@@ -322,7 +322,7 @@ def _write_summary(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
     except Exception as error:
         with suppress(OSError):
             (results.folder / PAGE).unlink(missing_ok=True)  # an earlier one would be of other results
-        say(f"mast: warning: {PAGE} could not be made ({shortened(error)})", quiet=quiet)
+        say(f"mast: warning: {PAGE} could not be made ({shorten(error)})", quiet=quiet)
 
 
 def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool) -> list[str]:

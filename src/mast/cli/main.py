@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mast import __version__
-from mast.errors import MastError, machine_fault, shortened
+from mast.errors import MastError, machine_fault, shorten
 
 # what `mast --help` shows, in this order; each command has a module of its own, imported when it is called
 SUMMARIES = {
@@ -217,7 +217,7 @@ def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning as users read it: without the line of code that it came from."""
-    return f"mast: warning: {shortened(message)}\n"
+    return f"mast: warning: {shorten(message)}\n"
 
 
 def _handle_thread_exception(raised: threading.ExceptHookArgs) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from mast.cli.event_files import check_table, locate_recordings, process_recordings, report_outcome
 from mast.cli.options import AudioFolder, BoxesArgument, Quiet, count, number, progress_counter, say, score
-from mast.wording import counted, first_names
+from mast.wording import counted, format_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,9 +158,9 @@ def _warn_of_unknown_sites(
     others = [site for site in possible.sites if site not in known]
     if not others:
         return
-    which = first_names(known, 3) if known else "they have none"
+    which = format_names(known, 3) if known else "they have none"
     say(
-        f"mast: warning: {species}: site{'s' if len(others) > 1 else ''} {first_names(others, 3)} "
+        f"mast: warning: {species}: site{'s' if len(others) > 1 else ''} {format_names(others, 3)} "
         f"{'are' if len(others) > 1 else 'is'} not among these detections' sites ({which})",
         quiet=quiet,
     )

@@ -165,15 +165,15 @@ def lock_folder(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
     # of several processes that train one model together, the first holds the folder for all
     if os.environ.get("RANK", "0") != "0":
         return nullcontext()
-    current_report().use(out)
+    current_report().claim_folder(out)
     return sole_writer(out, name)
 
 
 def say(message: str, *, quiet: bool) -> None:
     """One line on stderr, unless quiet; a name or a label in it may be of any length."""
     from mast.cli.reporting import current_report
-    from mast.errors import shortened
+    from mast.errors import shorten
 
-    current_report().note(shortened(message))
+    current_report().note(shorten(message))
     if not quiet:
-        typer.echo(shortened(message), err=True)
+        typer.echo(shorten(message), err=True)

@@ -9,7 +9,7 @@ import typer
 
 from mast.cli.options import Quiet, Seed, lock_folder, say, step_progress
 from mast.cli.recipes import Band, PresetName, RunFolder, Settings, recipe_from
-from mast.wording import per_second
+from mast.wording import format_rate
 
 
 def pretrain(
@@ -45,7 +45,7 @@ def pretrain(
     best = result.best
     say(
         f"Done: held-out error {best['error']:.3f} after epoch {result.best_epoch} (guessing the mean patch: "
-        f"{best['mean_patch_error']:.3f}); {per_second(result.chunks_per_s, 'chunk')}. "
+        f"{best['mean_patch_error']:.3f}); {format_rate(result.chunks_per_s, 'chunk')}. "
         f"Encoder in {out / 'best'}, picture in {picture}.",
         quiet=quiet,
     )

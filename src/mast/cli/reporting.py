@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from mast.errors import MastError, machine_fault, shortened
+from mast.errors import MastError, machine_fault, shorten
 from mast.progress import REPORT_IN, CommandReport
 
 EXIT_STOPPED = 130  # by the user
@@ -28,7 +28,7 @@ def report_command() -> Iterator[None]:
     """Report on the command in the block."""
     own = CommandReport(sys.argv[1:])
     if folder := os.environ.pop(REPORT_IN, ""):  # not for processes that this one starts
-        own.use(Path(folder))
+        own.claim_folder(Path(folder))
         own.begin()
     token = _current.set(own)
     try:
@@ -51,5 +51,5 @@ def error_sentence(error: Exception) -> str:
     """What the user is told about an error: what to put right, or that it is a bug of ours."""
     fault = str(error) if isinstance(error, MastError) else machine_fault(error)
     if fault is not None:
-        return shortened(fault)
-    return f"internal error: {shortened(f'{type(error).__name__}: {error}')} (--debug shows where)"
+        return shorten(fault)
+    return f"internal error: {shorten(f'{type(error).__name__}: {error}')} (--debug shows where)"

@@ -11,7 +11,7 @@ import typer
 
 from mast.cli.event_files import locate_recordings
 from mast.cli.options import AudioFolder, Quiet, count, lock_folder, number, say
-from mast.wording import counted, length_of_sound
+from mast.wording import counted, format_hours
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,14 +161,14 @@ def summarize(
         say(differ, quiet=quiet)
     for step in advice:
         say(str(step), quiet=quiet)
-    typer.echo(f"{counted(counts.calls, 'event')} in {length_of_sound(heard.hours)} → {out / PAGE}.")
+    typer.echo(f"{counted(counts.calls, 'event')} in {format_hours(heard.hours)} → {out / PAGE}.")
 
 
 def _report_step(what: str, done: int) -> None:
     """Which of three steps it is at, for a page that waits."""
     from mast.cli.reporting import current_report
 
-    current_report().figures(what, done, 3, "steps", None)
+    current_report().update(what, done, 3, "steps", None)
 
 
 def _places(heard: SearchedRecordings, latitude: float | None, longitude: float | None) -> dict[str, Place]:

@@ -18,7 +18,7 @@ from mast.cli.recipes import (
     preset_for_machine,
     recipe_from,
 )
-from mast.wording import per_second
+from mast.wording import format_rate
 
 
 def train(
@@ -97,7 +97,7 @@ def train(
     with lock_folder(out), step_progress(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
     best, card = result.best, load_card(out / "best")
-    speed = per_second(result.chunks_per_s, "chunk")
+    speed = format_rate(result.chunks_per_s, "chunk")
     threshold = float(card.probabilities.apply(card.thresholds["score"]))  # in the scores that detect gives
     listed = pd.read_csv(out / PART_LIST)
     say(f"Parts: {parts_in_words(listed)} (listed in {out / PART_LIST}).", quiet=quiet)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from mast.wording import counted, first_names
+from mast.wording import counted, format_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +42,9 @@ def unusable_recordings(
     unreadable = sorted(set(probed["recording"][probed["duration_s"].isna()]).intersection(wanted))
     if missing and len(missing) == len(wanted):
         raise AnnotationError(
-            f"{source}: none of its recordings ({first_names(named, _NAMED)}) is in {audio} (there are "
-            f"{first_names(list(probed['recording']), _NAMED)}); give their folder with --audio, or correct their names"
+            f"{source}: none of its recordings ({format_names(named, _NAMED)}) is in {audio} (there "
+            f"are {format_names(list(probed['recording']), _NAMED)}); give their folder with --audio, or correct their "
+            "names"
         )
     reasons, of_total = [], f"of {counted(len(wanted), 'recording')}"
     if ambiguous:
@@ -51,14 +52,14 @@ def unusable_recordings(
             f"{_count_phrase(ambiguous, of_total)} in {audio} more than once: {_how_to_tell_apart(ambiguous, format)}"
         )
     if missing:
-        which = first_names(missing, _NAMED)
+        which = format_names(missing, _NAMED)
         reasons.append(
             f"{_count_phrase(missing, of_total)} not in {audio} ({which}), {_unknown_properties(missing)}"
         )
     if reasons and len(ambiguous) + len(missing) == len(wanted):
         raise AnnotationError(f"{source}: {'; '.join(reasons)}")
     if unreadable:
-        which = first_names(unreadable, _NAMED)
+        which = format_names(unreadable, _NAMED)
         reasons.append(
             f"{len(unreadable):,} {of_total} cannot be read ({which}), {_unknown_properties(unreadable)}"
         )
@@ -88,4 +89,4 @@ def _how_to_tell_apart(ambiguous: Mapping[str, Sequence[str]], format: str) -> s
 
 
 def _join_names(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) == 2 else first_names(names, _NAMED)
+    return " and ".join(names) if len(names) == 2 else format_names(names, _NAMED)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mast.annotations.recording_names import RecordingNames
 from mast.errors import AnnotationError
-from mast.wording import counted, first_names
+from mast.wording import counted, format_names
 
 _NAMED = 3  # recordings that a message names; the others are counted
 
@@ -108,7 +108,7 @@ class DatasetNames:
         for name in unusable:
             if len(several := self._lookup.all_of(name)) > 1:
                 raise AnnotationError(
-                    f"{source}: {self._root} holds several recordings {name} ({first_names(several, _NAMED)}); "
+                    f"{source}: {self._root} holds several recordings {name} ({format_names(several, _NAMED)}); "
                     "name one of them with its folder"
                 )
             self._reasons.setdefault(name, _Unusable.UNLISTED if self.is_listed else _Unusable.MISSING)
@@ -139,7 +139,7 @@ class DatasetNames:
         words = _word_forms(which, self._root)
         with_boxes = f" with {words['its']} {counted(n_boxes, 'box')}" if n_boxes else ""
         warnings.warn(
-            f"{source}: {len(which):,} of {of_total} {why.what.format(**words)} ({first_names(which, _NAMED)}) and "
+            f"{source}: {len(which):,} of {of_total} {why.what.format(**words)} ({format_names(which, _NAMED)}) and "
             f"{words['is_']} left out{with_boxes}; {why.hint.format(**words)}",
             stacklevel=4,
         )
@@ -163,7 +163,7 @@ def _refuse_if_mostly_unusable(
     what = " or ".join(why.what.format(**words) for why in reasons)
     raise AnnotationError(
         f"{source}: {len(unusable):,} of {counted(n_named, 'recording')} {what} "
-        f"({first_names(list(unusable), _NAMED)}); {reasons[0].remedy.format(**words)}"
+        f"({format_names(list(unusable), _NAMED)}); {reasons[0].remedy.format(**words)}"
     )
 
 

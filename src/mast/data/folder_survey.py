@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mast.audio import Unlisted, find_recordings, no_recordings_error, text_names
 from mast.data.header_scan import Scanned, scan_headers
-from mast.errors import AudioError, shortened
+from mast.errors import AudioError, shorten
 
 RecordingRow = dict[str, str]
 
@@ -93,7 +93,7 @@ def survey(folder: Path, *, progress: Callable[[int, int], None] = lambda done, 
 
     found = scan_headers(names, folder, advance=advance)
     failures = [
-        {"file": name, "reason": shortened(str(error).removeprefix(f"{path}: "))}
+        {"file": name, "reason": shorten(str(error).removeprefix(f"{path}: "))}
         for name, path, error in found.unreadable
     ]
     reasons = {some.folder: some.reason for some in unlisted}

@@ -36,8 +36,8 @@ from mast.audio import (
     text_names,
 )
 from mast.data.dataset_names import DatasetNames, check_listing
-from mast.errors import AnnotationError, AudioError, MastError, not_a_folder, shortened
-from mast.spans import TimeSpan, joined
+from mast.errors import AnnotationError, AudioError, MastError, not_a_folder, shorten
+from mast.spans import TimeSpan, merge_spans
 from mast.wording import counted
 
 _TEXT_COLUMNS = ("file", "site", "datetime", "split", "licence")
@@ -113,7 +113,7 @@ class Dataset:
         for name, *span in zip(*(reviewed[c] for c in ("recording", "start_s", "end_s")), strict=True):
             if name in known:
                 found.setdefault(name, []).append((float(span[0]), float(span[1])))
-        return {name: joined(own, gap_s=SLACK_S) for name, own in sorted(found.items())}
+        return {name: merge_spans(own, gap_s=SLACK_S) for name, own in sorted(found.items())}
 
     def select(self, *, split: str | None = None, recordings: Collection[str] | None = None) -> Dataset:
         """The part of the dataset whose ``split`` column says so, or that has these names (or both).
@@ -301,7 +301,7 @@ def _parse_times(listed: Table, column: str) -> list[datetime | None]:
                 when + _LONGEST  # the end of the recording has a time, too
         except (ValueError, OverflowError):
             raise MastError(
-                f"{listed.where(row)}, datetime: '{shortened(text)}' is not a valid time; "
+                f"{listed.where(row)}, datetime: '{shorten(text)}' is not a valid time; "
                 "expected ISO 8601, as in 2023-05-10T07:30:00"
             ) from None
         times.append(when)
@@ -331,7 +331,7 @@ def _fill_in_all(
     """Fill in what headers, names and folders tell; unreadable recordings go to a table of their own."""
     records = table.to_dict("records")
     failures = [
-        {"file": f"{name}/", "error": shortened(folder)}
+        {"file": f"{name}/", "error": shorten(folder)}
         for folder in unlisted
         for name in text_names([folder.folder], root).values()
     ]
@@ -341,7 +341,7 @@ def _fill_in_all(
         try:
             _fill_in(record, path, root)
         except AudioError as error:
-            failures.append({"file": str(record["file"]), "error": shortened(error)})
+            failures.append({"file": str(record["file"]), "error": shorten(error)})
             continue
         readable.append(record)
     if failures:

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.data.part_assignment import assign_parts, part_boxes, shuffle_key
 from mast.errors import ConfigError
-from mast.wording import first_names
+from mast.wording import format_names
 
 PARTS = ("train", "val", "test")
 TEMPORAL_OOD = "temporal_ood"
@@ -256,7 +256,7 @@ def _complete_column(table: pd.DataFrame, column: str, noun: str) -> pd.Series[s
 
 
 def _join_values(values: pd.Series[str]) -> str:
-    return first_names(sorted(set(values)), 8)
+    return format_names(sorted(set(values)), 8)
 
 
 def _day(text: str) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import AnnotationError, ConfigError
-from mast.events import as_events, boxes_of, check_events, cut_at_zero
+from mast.events import as_events, boxes_of, check_events, clip_at_zero
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 
 Space = Literal["grid", "cells", "hz"]
@@ -189,7 +189,7 @@ def _checked_events(table: pd.DataFrame, what: str) -> pd.DataFrame:
         blank_scores=what == "truth",
         probabilities=False,
     )
-    return cut_at_zero(events)
+    return clip_at_zero(events)
 
 
 def _reviewed_spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:

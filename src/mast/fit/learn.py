@@ -152,7 +152,7 @@ def start(run: FitRun, drawn: DetectOptions) -> None:
     assert card is not None
     start.check_front_end(run.recipe.front_end)
     here = card.at_band(run.recipe.front_end.high_hz)
-    habit = drawn.habit(here.habit)
+    habit = drawn.resolve_habit(here.habit)
 
     def work() -> dict[str, Any]:
         if run.machine.main:

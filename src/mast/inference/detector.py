@@ -119,7 +119,7 @@ class Detector:
         if options.thorough and self.scores.sentence:
             told = f"{self.scores.sentence}; all of this without --thorough, whose scores are means over three speeds"
             self.scores = replace(self.scores, sentence=told)
-        self.habit = options.habit(self.card.habit)
+        self.habit = options.resolve_habit(self.card.habit)
         self.model_id = model_id(self.card.weights_sha256)
         self._nested = self.card.nested
         chunk_s = self.card.front_end.chunk_s

@@ -47,14 +47,14 @@ from mast.annotations.detections import (
 )
 from mast.audio import names_on_disk
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
-from mast.errors import ConfigError, shortened
+from mast.errors import ConfigError, shorten
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
 from mast.habit import Habit
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, gathered, write_partitions
 from mast.inference.pieces import Source
-from mast.replaced import Earlier, replacing
+from mast.replaced import EarlierVersion, replacing
 from mast.runs import refuse_other_inputs
 from mast.table_files import write_table
 
@@ -106,7 +106,7 @@ class Totals:
     searched: Sequence[Mapping[str, Any]] = ()
     failures: Sequence[str] = ()
     older: Sequence[str] = ()
-    kept: Sequence[Earlier] = ()
+    kept: Sequence[EarlierVersion] = ()
 
 
 class ResultsFolder:
@@ -279,12 +279,12 @@ class ResultsFolder:
             except Exception as error:
                 if isinstance(error, OSError) and error.errno not in _OF_ONE_FILE:
                     raise
-                why = shortened(error) or type(error).__name__
+                why = shorten(error) or type(error).__name__
                 problem = f"its detections cannot be written ({why}); rename the recording"
                 outcome = Searched(source, empty_events(), error=problem)
         # the reason names the file already, by a path that a table of names does not need
         reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
-        write_whole(failed, json.dumps({"recording": source.recording, "reason": shortened(reason)}).encode())
+        write_whole(failed, json.dumps({"recording": source.recording, "reason": shorten(reason)}).encode())
         done.unlink(missing_ok=True)
         return outcome
 
@@ -297,7 +297,7 @@ class ResultsFolder:
             "sample_rate": outcome.sample_rate,
             "site": outcome.site,
             "datetime": outcome.datetime,
-            "damage": shortened(outcome.damage),
+            "damage": shorten(outcome.damage),
             "model": self.run.weights_sha256,
             "threshold": self.run.threshold,
         }
@@ -320,7 +320,7 @@ class ResultsFolder:
                 ``partitioned`` is a Parquet dataset by site and date, see :mod:`mast.inference.partitions`.
             unlisted: folders whose recordings are not known, and why; listed among the failures.
         """
-        kept: list[Earlier] = []
+        kept: list[EarlierVersion] = []
         # one process at a time: the last to combine has then seen everybody's results
         with locked(self.folder / _COMBINING):
             found = {name: mark for name, path in marks(self.folder, DONE) if (mark := self._read_mark(path))}
@@ -382,7 +382,7 @@ class ResultsFolder:
         higher = now is not None and searched_from is not None and now > searched_from
         return _Mark(path, facts, round(now, _SCORE_DIGITS) if higher and now is not None else None)
 
-    def _write_tables(self, done: list[_Mark], kept: list[Earlier]) -> int:
+    def _write_tables(self, done: list[_Mark], kept: list[EarlierVersion]) -> int:
         """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
         with (
@@ -416,7 +416,7 @@ class ResultsFolder:
         table = pd.DataFrame(sorted(rows), columns=["file", "outcome", "reason"])
         write_table(self.folder / FAILURES, table)
 
-    def _export(self, formats: list[str], recordings: pd.DataFrame, kept: list[Earlier]) -> None:
+    def _export(self, formats: list[str], recordings: pd.DataFrame, kept: list[EarlierVersion]) -> None:
         """A folder per format, rewritten: names in it depend on all recordings."""
         columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
         known = recordings[columns] if len(recordings) else pd.DataFrame(columns=columns)

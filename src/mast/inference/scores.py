@@ -77,7 +77,7 @@ def settle_scores(
         }
         return Scores(
             calibration,
-            stored.seen(point),
+            stored.shown_threshold(point),
             point.threshold,
             {"target": precision_target, **reached},
             stored.describe(point),

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mast.arrays import BoolArray, FloatArray, IntArray
-from mast.events import best_of_overlapping, pairwise_iom, pairwise_iou
+from mast.events import pairwise_iom, pairwise_iou, suppress_overlapping
 
 Embeddings = NDArray[np.float16]
 
@@ -233,7 +233,7 @@ def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntAr
     As :func:`mast.models.nested.drop_nested` within a window: of two that share more than ``share`` of the smaller one
     the lower-scored goes.
     """
-    return best_of_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)
+    return suppress_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)
 
 
 def apart(boxes: FloatArray, scores: FloatArray, nms_iou: float, nested: float) -> IntArray:
@@ -245,5 +245,5 @@ def apart(boxes: FloatArray, scores: FloatArray, nms_iou: float, nested: float) 
         nms_iou: of two that overlap more, the lower-scored goes.
         nested: of two that share more than this of the smaller one, too; 1 for never.
     """
-    rows = best_of_overlapping(boxes, scores, threshold=nms_iou, overlap=pairwise_iou)
+    rows = suppress_overlapping(boxes, scores, threshold=nms_iou, overlap=pairwise_iou)
     return rows[without_nested(boxes[rows], scores[rows], nested)] if nested < 1 else rows

@@ -329,7 +329,7 @@ def _scores(context: _ReportContext) -> Markup:
             rows.append(
                 [
                     f"{target:g}",
-                    f"{context.stored.seen(point):.2f}",
+                    f"{context.stored.shown_threshold(point):.2f}",
                     f"{point.precision:.2f}{interval}",
                     f"{point.recall:.2f}",
                 ]

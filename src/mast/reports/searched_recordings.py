@@ -29,10 +29,10 @@ from mast.annotations.tables import Table, read_table
 from mast.arrays import FloatArray
 from mast.audio import Metadata, describe, metadata, names_on_disk
 from mast.data.recordings import listed_places, parse_clock
-from mast.errors import AudioError, ConfigError, MastError, not_a_folder, shortened
+from mast.errors import AudioError, ConfigError, MastError, not_a_folder, shorten
 from mast.events import BOX_COLUMNS
 from mast.retrieval.naming import UNKNOWN
-from mast.wording import first_names
+from mast.wording import format_names
 
 BOX = ["recording", *BOX_COLUMNS]
 _COLUMNS = [*BOX, "score", "label", "site", "source"]
@@ -243,7 +243,7 @@ def describe_clock_differences(searched: SearchedRecordings) -> str:
     if len(sites_of) < 2:
         return ""
     clocks = "; ".join(
-        f"{first_names([shortened(site) or 'no site' for site in sorted(sites)], _SITES_NAMED)} "
+        f"{format_names([shorten(site) or 'no site' for site in sorted(sites)], _SITES_NAMED)} "
         f"{'is' if len(sites) == 1 else 'are'} in {_utc(hours)}"
         for hours, sites in zip(sites_of.index.tolist(), sites_of, strict=True)
     )

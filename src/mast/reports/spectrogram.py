@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mast.arrays import FloatArray
-from mast.errors import AudioError, shortened
+from mast.errors import AudioError, shorten
 from mast.events import boxes_of
 from mast.files import write_whole
 from mast.grid import FrontEnd
@@ -164,7 +164,7 @@ def escape_mathtext(text: str) -> str:
     >>> print(escape_mathtext("a$x$.wav"))
     a\\$x\\$.wav
     """
-    return shortened(text).replace("$", r"\$")
+    return shorten(text).replace("$", r"\$")
 
 
 def new_figure(width: float, height: float, *, dpi: float | None = None) -> Figure:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from mast.errors import shortened
+from mast.errors import shorten
 from mast.evaluation.corrected_counts import Corrected
 from mast.events import as_events
 from mast.files import write_whole
@@ -47,7 +47,7 @@ from mast.reports.searched_recordings import (
 )
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 from mast.retrieval.naming import UNKNOWN
-from mast.wording import counted, first_names, length_of_sound
+from mast.wording import counted, format_hours, format_names
 
 PAGE = "summary.html"
 _MAX_ROWS = 40  # of a table on the page
@@ -145,7 +145,7 @@ def _lead(counts: Counts, sample: Sample | None, total: Corrected | None) -> Mar
     recordings = "recording" if n == 1 else "recordings"
     lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
     facts = [
-        (length_of_sound(searched.hours), f"searched in {n:,} {recordings}{lost}"),
+        (format_hours(searched.hours), f"searched in {n:,} {recordings}{lost}"),
         (f"{counts.calls:,}", "events found"),
     ]
     if searched.hours > 0:
@@ -173,7 +173,7 @@ def _describe_span(counts: Counts) -> str:
     """Sites and days in words."""
     sites = [site for site in counts.searched.sites if site]
     known = counts.effort.loc[counts.effort["slot"] != NO_CLOCK, "slot"] // 24
-    where = f"{'Site' if len(sites) == 1 else 'Sites'} {first_names(sites, 5)}" if sites else "No site given"
+    where = f"{'Site' if len(sites) == 1 else 'Sites'} {format_names(sites, 5)}" if sites else "No site given"
     if known.empty:
         return f"{where}; the recordings have no clock time."
     days = [pd.Timestamp(int(day), unit="D") for day in (known.min(), known.max())]
@@ -203,8 +203,8 @@ def _when_section(counts: Counts, context: SummaryContext) -> Markup:
     drawable = [(*pair, found) for pair in shown if (found := _activity_of(counts, *pair)) is not None]
     for site, label, found in drawable[: context.maps]:
         observer, caveat = _find_observer(counts.searched, site, context)
-        name = shortened(site) or "no site"
-        what = f", {shortened(label) or 'no label'}" if len(counts.labels) > 1 else ""
+        name = shorten(site) or "no site"
+        what = f", {shorten(label) or 'no label'}" if len(counts.labels) > 1 else ""
         notes = [
             _describe_shown(int(by.get((site, label), 0)), int(clockless.get((site, label), 0))),
             sun_note(found, observer) if observer is not None else "",
@@ -222,9 +222,7 @@ def _when_section(counts: Counts, context: SummaryContext) -> Markup:
         )
     without_h = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
     if without_h:
-        body += paragraph(
-            f"{length_of_sound(without_h)} have no clock time and are in no picture.", soft=True
-        )
+        body += paragraph(f"{format_hours(without_h)} have no clock time and are in no picture.", soft=True)
     return body
 
 
@@ -270,9 +268,9 @@ def _where_section(counts: Counts, sample: Sample | None) -> Markup:
         header.append("corrected (95 %)")
     cells = [
         [
-            shortened(row["site"]) or "no site",
+            shorten(row["site"]) or "no site",
             f"{int(n.get(row['site'], 0)):,}",
-            length_of_sound(row["recorded_hours"]),
+            format_hours(row["recorded_hours"]),
             f"{row['failed_recordings']:,}",
             f"{int(days.get(row['site'], 0)):,}",
             f"{row['calls']:,}" if row["site"] in n else "–",  # no zero where nothing could be heard
@@ -312,7 +310,7 @@ def _what_section(counts: Counts, sample: Sample | None) -> Markup:
     header = ["label", "events", f"per {unit}", *(["corrected (95 %)"] if sample is not None else [])]
     cells = [
         [
-            shortened(row["label"]) or "no label",
+            shorten(row["label"]) or "no label",
             f"{row['calls']:,}",
             _format_rate(row["calls_per_hour"], unit),
             *([_format_corrected(row)] if sample is not None else []),
@@ -370,7 +368,7 @@ def _pictures_section(counts: Counts, events: pd.DataFrame, locate: Locate | Non
     tiles = make_tiles(shown, locate, front_end=front_end, sound=False)
     problems = [tile.problem for tile in tiles if tile.problem]
     if len(problems) == len(tiles):
-        return paragraph(f"There are no pictures: {shortened(problems[0])}.", soft=True)
+        return paragraph(f"There are no pictures: {shorten(problems[0])}.", soft=True)
     scale = scale_note(shown, front_end)
     return paragraph(f"{note} {scale[0].upper()}{scale[1:]}.", soft=True) + tile_grid(tiles)
 

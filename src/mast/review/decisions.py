@@ -20,7 +20,7 @@ from mast.errors import MastError
 from mast.review.intake import day_and_hour, random_rank, replace_spans
 from mast.review.records import STATUSES, read_event, read_recording, read_spans
 from mast.review.store import Store, get_fact
-from mast.spans import joined, without
+from mast.spans import merge_spans, subtract_spans
 from mast.wording import counted
 
 BOX = ("start_s", "end_s", "low_hz", "high_hz")
@@ -164,7 +164,7 @@ def mark_reviewed(
                 f"a span from {start:g} s to {end:g} s: expected start before end, in the recording"
             )
         before = read_spans(db, recording_id)
-        after = joined([*before, (start, end)]) if reviewed else without(before, [(start, end)])
+        after = merge_spans([*before, (start, end)]) if reviewed else subtract_spans(before, [(start, end)])
         if after != before:
             replace_spans(db, recording_id, after)
             append_log(db, reviewer, "spans", recording_id, before=before, after=after)

@@ -30,11 +30,11 @@ import pandas as pd
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.events import as_events
 from mast.files import whole_folder
-from mast.replaced import Earlier, replacing
+from mast.replaced import EarlierVersion, replacing
 from mast.review.decisions import BOX, InvalidError
 from mast.review.store import Store
 from mast.review.workspace import Workspace
-from mast.spans import TimeSpan, joined, total_s, without
+from mast.spans import TimeSpan, merge_spans, subtract_spans, total_s
 
 EXPORTS = "review_export"
 # sources of boxes that only the learner accepted, or a person with their group
@@ -118,8 +118,8 @@ def collect_annotations(
         (names[recording], start, end)
         for recording, own in spans.items()
         # boxes first, then the holes: where an open box covers an accepted one, nobody knows the rest
-        for start, end in joined(
-            [*without(own, open_spans.get(recording, [])), *accepted_spans.get(recording, [])]
+        for start, end in merge_spans(
+            [*subtract_spans(own, open_spans.get(recording, [])), *accepted_spans.get(recording, [])]
         )
     ]
     columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label", "source", "reviewer"]
@@ -177,7 +177,7 @@ def export_folder(
     place.parent.mkdir(exist_ok=True)
     if os.path.realpath(place.parent) != os.path.join(os.path.realpath(workspace.folder), EXPORTS):
         raise InvalidError(f"{EXPORTS} leads out of {workspace.title}; remove that link first")
-    kept: list[Earlier] = []
+    kept: list[EarlierVersion] = []
     with replacing(whole_folder, place, kept, form=format) as part:
         annotations = _write(store, part, format, complete=complete, learner=learner)
         note = _export_note(annotations)
@@ -251,7 +251,7 @@ def _export_note(annotations: AnnotationSet) -> str:
     boxes: dict[str, list[TimeSpan]] = {}
     for name, start, end in _spans_in(annotations.events):
         boxes.setdefault(name, []).append((start, end))
-    own = {(name, *span) for name, spans in boxes.items() for span in joined(spans)}
+    own = {(name, *span) for name, spans in boxes.items() for span in merge_spans(spans)}
     if set(_spans_in(annotations.reviewed)) <= own:
         return (
             "No sound is marked as reviewed beyond the boxes themselves, and mast train learns only from marked sound: "

@@ -26,13 +26,13 @@ from mast.annotations.detections import DONE, FAILURES, found_batches, mark_fact
 from mast.annotations.tables import read_table
 from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
-from mast.errors import AudioError, ConfigError, MastError, shortened
+from mast.errors import AudioError, ConfigError, MastError, shorten
 from mast.events import as_events
 from mast.review.store import Store, get_fact, set_fact
 from mast.review.to_check import read_to_check
 from mast.review.workspace import Workspace
 from mast.runs import Progress
-from mast.spans import joined, total_s
+from mast.spans import merge_spans, total_s
 
 # sources whose boxes are annotations already
 _HUMAN_SOURCES = frozenset({"", "expert", "human", "simulator"})
@@ -157,7 +157,7 @@ class _StoreUpdater:
                 row.site = known.site or ""
                 row.datetime = known.datetime.isoformat() if known.datetime else ""
             except MastError as problem:
-                row.error = self._without_root(shortened(problem))
+                row.error = self._without_root(shorten(problem))
         return row
 
     def _path_error(self, name: str) -> str:
@@ -238,7 +238,7 @@ class _StoreUpdater:
         for record in dataset.failures.to_dict("records"):
             rows.append(
                 _Recording(
-                    str(record["file"]), error=self._without_root(shortened(record["error"])), stamp="dataset"
+                    str(record["file"]), error=self._without_root(shorten(record["error"])), stamp="dataset"
                 )
             )
         groups: dict[str, pd.DataFrame] = {
@@ -394,7 +394,7 @@ def random_rank(event_id: str, key: bytes) -> int:
 
 def replace_spans(db: sqlite3.Connection, recording_id: int, spans: Iterable[tuple[float, float]]) -> None:
     """Replace a recording's reviewed spans."""
-    new = joined(spans)
+    new = merge_spans(spans)
     db.execute("DELETE FROM spans WHERE recording_id = ?", (recording_id,))
     db.executemany("INSERT INTO spans VALUES (?, ?, ?)", [(recording_id, a, b) for a, b in new])
     db.execute("UPDATE recordings SET spans_s = ? WHERE id = ?", (total_s(new), recording_id))

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 
 from mast.audio import DamagedAudioWarning
-from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
+from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shorten
 from mast.jobs import Jobs
 from mast.review.decisions import ConflictError
 from mast.review.learning import TooFewDecisionsError
@@ -101,7 +101,7 @@ class PageFiles(StaticFiles):
 
 
 def _error_response(status: int, sentence: str, **more: Any) -> JSONResponse:
-    return JSONResponse({"error": shortened(sentence), **more}, status_code=status)
+    return JSONResponse({"error": shorten(sentence), **more}, status_code=status)
 
 
 def _on_mast_error(request: Request, error: Exception) -> JSONResponse:

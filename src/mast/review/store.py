@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mast.errors import ConfigError
-from mast.files import naming
+from mast.files import name_in_errors
 
 STORE = "review.sqlite"
 _VERSION = 1  # of the schema
@@ -153,7 +153,7 @@ class Store:
         self._lock = threading.Lock()
         self._connections: list[sqlite3.Connection] = []
         try:
-            with naming(path):
+            with name_in_errors(path):
                 self._writer = self._connect()
             found = self._writer.execute("PRAGMA user_version").fetchone()[0]
             if found == 0:
@@ -191,7 +191,7 @@ class Store:
         Raises:
             OSError: the disk does not give it, or another program holds the file.
         """
-        with naming(self.path):
+        with name_in_errors(self.path):
             try:
                 db = self._idle.get_nowait()
             except queue.Empty:
@@ -211,7 +211,7 @@ class Store:
         Raises:
             OSError: the disk does not take it, or another program holds the file.
         """
-        with self._lock, naming(self.path):
+        with self._lock, name_in_errors(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer

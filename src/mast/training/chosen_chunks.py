@@ -30,7 +30,7 @@ from mast.runs import Progress
 from mast.training.batches import Batches, epoch_order
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
-from mast.wording import first_names
+from mast.wording import format_names
 
 DECODED_SHARE = 0.2  # of a GPU's memory at most for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
@@ -107,7 +107,7 @@ class Chunks:
         """The recordings behind some chunks, for a message."""
         chosen = self.table.iloc[list(rows)]
         shown = [f"{r} at {s:g} s" for r, s in zip(chosen["recording"], chosen["start_s"], strict=True)]
-        return first_names(shown, 4)
+        return format_names(shown, 4)
 
 
 def unlabelled_chunks(folders: Sequence[Path], front_end: FrontEnd) -> list[tuple[Dataset, pd.DataFrame]]:

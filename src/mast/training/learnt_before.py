@@ -25,7 +25,7 @@ from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.models.card import LEARNT_FROM, ModelCard, load_card
 from mast.runs import Say
-from mast.spans import TimeSpan, joined, total_s, without
+from mast.spans import TimeSpan, merge_spans, subtract_spans, total_s
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.wording import counted
 
@@ -189,7 +189,7 @@ def _shared(held: pd.DataFrame, learnt: Spans) -> list[str]:
 
 def overlap(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
     """Whether they share time, more of it than rounding explains."""
-    return total_s(spans) - total_s(without(spans, others)) > _SLACK_S
+    return total_s(spans) - total_s(subtract_spans(spans, others)) > _SLACK_S
 
 
 def spans_of(chunks: pd.DataFrame) -> Spans:
@@ -199,7 +199,7 @@ def spans_of(chunks: pd.DataFrame) -> Spans:
     found: Spans = {}
     for name, start, end in rows:
         found.setdefault(name, []).append((round(float(start), 3), round(float(end), 3)))
-    return {name: joined(spans) for name, spans in found.items()}
+    return {name: merge_spans(spans) for name, spans in found.items()}
 
 
 def _united(learnt: Iterable[Spans]) -> Spans:
@@ -207,5 +207,5 @@ def _united(learnt: Iterable[Spans]) -> Spans:
     found: Spans = {}
     for one in learnt:
         for key, spans in one.items():
-            found[key] = joined([*found.get(key, []), *spans])
+            found[key] = merge_spans([*found.get(key, []), *spans])
     return found

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from mast.errors import MastError
-from mast.files import naming, write_whole
+from mast.files import name_in_errors, write_whole
 from mast.runs import Progress
 from mast.training.batches import Batches
 from mast.training.ema import Ema
@@ -377,10 +377,10 @@ class _Log:
         self._file = self._path.open("a")
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        with naming(self._path):
+        with name_in_errors(self._path):
             self._file.write(json.dumps({"step": step} | values) + "\n")
             self._file.flush()
 
     def close(self) -> None:
-        with naming(self._path):
+        with name_in_errors(self._path):
             self._file.close()
