@@ -153,7 +153,7 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
                 ),
             ):
                 marks = [now()]
-                raw = network.hearing._log_mel.chunk_features(sound.to(network.device))
+                raw = network.loaded_model._log_mel.chunk_features(sound.to(network.device))
                 marks.append(now())
                 output = network.model(detector.card.normalisation.apply(raw))
                 marks.append(now())

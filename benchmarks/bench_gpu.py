@@ -192,7 +192,7 @@ def make_model(folder: Path, recording: Path, size: str, device: str, seed: int)
     with search_mode(detector):
         sound = stack_windows(windows_in(recording, detector), n).to(network.device)
         model: Any = network.model
-        best = model.scores(model(network.hearing.spectrograms(sound))).amax(dim=1)
+        best = model.scores(model(network.loaded_model.spectrograms(sound))).amax(dim=1)
     threshold = float(best.double().median())
     card = folder / "model.json"
     content = json.loads(card.read_text(encoding="utf-8"))
@@ -227,7 +227,7 @@ def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> di
     model: Any = searched.model
     with search_mode(detector):
         sound = stack_windows(windows_in(recording, detector), batch).to(searched.device)
-        spectrograms = searched.hearing.spectrograms(sound)
+        spectrograms = searched.loaded_model.spectrograms(sound)
         threshold, nms_iou = detector.scores.raw_threshold, detector.card.nms_iou
         return {
             "batch": batch,
@@ -272,8 +272,8 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
         record("stack", lambda: stack_windows(windows, batch), batch)
         record("transfer", lambda: send(sound, searched.device), batch)
         there = sound.to(searched.device)
-        record("features", lambda: searched.hearing.spectrograms(there), batch)
-        spectrograms = searched.hearing.spectrograms(there)
+        record("features", lambda: searched.loaded_model.spectrograms(there), batch)
+        spectrograms = searched.loaded_model.spectrograms(there)
         record("network", lambda: model(spectrograms), batch)
         output = model(spectrograms)
         raised = detector.scores.raw_threshold

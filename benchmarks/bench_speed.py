@@ -279,7 +279,7 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
             "runtime": "ONNX Runtime" if isinstance(network, OnnxNetwork) else "torch",
             "encoder": f"{head.encoder.depth} blocks of width {head.encoder.width}",
             "head": f"{head.levels} levels of {head.channels} channels",
-            "parameters": sum(p.numel() for p in detector.hearing.model.parameters()),
+            "parameters": sum(p.numel() for p in detector.loaded_model.model.parameters()),
         },
         "cpu_ms_per_minute_of_sound": per_minute,
         "precision": detector.precision,
@@ -295,7 +295,7 @@ def _detect_with_torch(detector: Any, sounds: Any, clock: Callable[[str, float],
     low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
     with torch.inference_mode(), low:
         at = time.process_time()
-        raw = network.hearing._log_mel.chunk_features(torch.from_numpy(sounds))
+        raw = network.loaded_model._log_mel.chunk_features(torch.from_numpy(sounds))
         at = clock("features", at)
         normalised = card.normalisation.apply(raw)
         at = clock("normalise", at)

@@ -44,7 +44,7 @@ from mast.data.simulate.visible import BoxStyle
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
 from mast.models.mast_detector import MastDetector
 from mast.runs import Progress
@@ -135,7 +135,7 @@ def main() -> None:
         calibrate(options.calibrate, hold_back(checked, load_checkpoint(options.calibrate).card.front_end))
         return
     if options.ranges is not None:
-        model = HearingModel.load(options.ranges, device="cpu")
+        model = LoadedModel.load(options.ranges, device="cpu")
         held = hold_back(checked_minutes(options.pool, options.work / "checked"), model.front_end)
         update_card(model.folder, model.card.model_copy(update={"ranges": ranges_of(model, held.chunks)}))
         return
@@ -207,7 +207,7 @@ def finalise(folder: Path, data: Path) -> None:
     model.config = model.config.model_copy(update={"nested": NESTED})
     held = hold_back(data, card.front_end)
     found = detect_chunks(
-        HearingModel(model, card, device=held.machine.device, precision=held.machine.precision),
+        LoadedModel(model, card, device=held.machine.device, precision=held.machine.precision),
         held.chunks,
         batch_size=held.batch_size,
         workers=held.machine.workers,

@@ -27,7 +27,7 @@ from mast.data.recordings import Dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS, boxes_of
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.boxes import iou, pad_boxes, pool_boxes
 from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.machine import Machine
@@ -84,7 +84,7 @@ class Encoders:
 
     def __init__(self, models: Models, machine: Machine) -> None:
         loaded = (
-            HearingModel.load(folder, device=machine.device, precision=machine.precision)
+            LoadedModel.load(folder, device=machine.device, precision=machine.precision)
             for folder in (models.pretrained, models.detector)
         )
         self._pretrained, self._detector = loaded

@@ -35,7 +35,7 @@ from mast.data.recordings import Dataset
 from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation.part_tables import has_part
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.planning.candidates import candidate_clips
 from mast.planning.choose import choose_clips
 from mast.planning.survey import Surveyor
@@ -233,7 +233,7 @@ def measure(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path
     job = DetectorRun(recipe, machine, run, about, Start.find(encoder), planning_run.seed, plan=recipe.train)
     fit_detector(learn, planning_run.chunks("val"), job)
     spent = time.perf_counter() - began
-    model = HearingModel.load(run / "best", device=machine.device)
+    model = LoadedModel.load(run / "best", device=machine.device)
     found = detect_chunks(
         model,
         planning_run.chunks("test"),

@@ -21,7 +21,7 @@ import torch
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables, has_part
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import WEIGHTS, load_card
 from mast.models.find import names_model
 from mast.runs import refuse_other_inputs
@@ -167,7 +167,7 @@ class Runner:
     def _measure(self, system: System, model_folder: Path, parts: Collection[str]) -> None:
         recipe = self.training_runs.recipe_of(system)
         machine = prepare_machine(recipe)
-        model = HearingModel.load(model_folder, device=machine.device, precision=machine.precision)
+        model = LoadedModel.load(model_folder, device=machine.device, precision=machine.precision)
         folder = self.trial.system(system.name)
         for part in parts:
             plan = recipe.train

@@ -20,7 +20,7 @@ from mast.events import as_events
 from mast.fit import draw, fit_run, judge
 from mast.fit.pipeline import Fitted
 from mast.habit import Habit
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import save_checkpoint
@@ -81,7 +81,7 @@ def fit(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
 def finds(monkeypatch: pytest.MonkeyPatch, *, notes_of: Callable[[Path], bool]) -> None:
     """Let detectors find every box: those that ``notes_of`` says as two notes of it, 80 ms apart."""
 
-    def found(model: HearingModel, chunks: Chunks, *how: Any, **given: Any) -> PartTables:
+    def found(model: LoadedModel, chunks: Chunks, *how: Any, **given: Any) -> PartTables:
         assert model.card.habit is None  # boxes as the model gives them
         measured = look_at(model, chunks, *how, **given)
         truth = measured.truth.assign(score=0.9)

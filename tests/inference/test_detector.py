@@ -357,11 +357,13 @@ def test_embeddings_are_the_models_own_in_the_order_of_the_events(model: Path, t
     sound = torch.from_numpy(sf.read(path, dtype="float32")[0])[None]
     low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
     with torch.inference_mode(), low:
-        spectrogram = detector.card.normalisation.apply(detector.hearing._log_mel.chunk_features(sound))
+        spectrogram = detector.card.normalisation.apply(detector.loaded_model._log_mel.chunk_features(sound))
         frames = events[["start_s", "end_s"]].to_numpy() / FRONT_END.hop_s
         bins = FRONT_END.hz_to_bins(events[["low_hz", "high_hz"]].to_numpy())
         boxes = np.stack([frames[:, 0], bins[:, 0], frames[:, 1], bins[:, 1]], axis=1)
-        (expected,) = detector.hearing.mast_detector.embed(spectrogram, [torch.from_numpy(boxes).float()])
+        (expected,) = detector.loaded_model.mast_detector.embed(
+            spectrogram, [torch.from_numpy(boxes).float()]
+        )
     assert embeddings.dtype == np.float16
     np.testing.assert_allclose(embeddings, expected.numpy(), atol=2e-3)
     assert np.ptp(embeddings, axis=0).max() > 0.1  # rows that could be told apart if they were mixed up

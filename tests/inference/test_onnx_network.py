@@ -126,10 +126,10 @@ def test_windows_without_events_have_no_vectors(model: Path, tmp_path: Path) -> 
 
 def test_the_model_in_torch_is_there_for_those_who_ask(model: Path) -> None:
     band = Detector(model, ONNX.model_copy(update={"band_hz": 2_000.0}))
-    assert band.hearing.front_end == band.card.front_end
-    assert band.hearing is band.hearing  # read once
+    assert band.loaded_model.front_end == band.card.front_end
+    assert band.loaded_model is band.loaded_model  # read once
     embeds: Any = Detector(model, ONNX.model_copy(update={"embed": True}))
-    assert embeds.hearing is embeds.network.hearing
+    assert embeds.loaded_model is embeds.network.loaded_model
 
 
 @pytest.mark.parametrize("min_score", [0.0, 0.4])

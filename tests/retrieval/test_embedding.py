@@ -85,7 +85,7 @@ def test_vectors_and_projections_are_the_models_own(detector: Detector, species:
     path = sorted((species / "audio").iterdir())[0]
     box = np.array([1.0, 600.0, 1.6, 1_000.0])  # only the first window sees it whole
     made = BoxEmbedder(detector).embed_boxes(path, box[None])
-    model = detector.hearing.mast_detector
+    model = detector.loaded_model.mast_detector
     picture = spectrogram(detector, path, 0.0)
     low, high = FRONT_END.hz_to_bins([600.0, 1_000.0])
     cells = torch.tensor([[100.0, low, 160.0, high]], dtype=torch.float32)

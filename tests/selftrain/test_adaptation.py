@@ -19,7 +19,7 @@ from mast.cli.main import app
 from mast.cli.reporting import report_command
 from mast.errors import MastError
 from mast.habit import Habit
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import load_checkpoint, update_card
 from mast.probability import Calibration
@@ -64,7 +64,7 @@ def adapted(tones: Path, detector: Path, tmp_path_factory: pytest.TempPathFactor
 def _n_boxes(folder: Path, tones: Path, threshold: float) -> int:
     recipe = gain_recipe()
     chunks = without_labels(unlabelled_chunks([tones / "audio"], recipe.front_end), recipe.front_end)
-    model = HearingModel.load(folder, device="cpu")
+    model = LoadedModel.load(folder, device="cpu")
     return sum(
         int((found.scores >= threshold).sum())
         for batch in in_order(chunks, batch_size=8)

@@ -9,7 +9,7 @@ import torch
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.data import load_dataset
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint
 from mast.selftrain import averaging
@@ -37,9 +37,7 @@ def test_every_round_counts_alike(tones: Path, tmp_path: Path, monkeypatch: pyte
         if kept.is_floating_point():
             torch.testing.assert_close(kept, sum(end[name] for end in ends) / 3)
     # threshold and metrics are those of the mean, not of a round
-    again = HearingModel.load(
-        tmp_path / "mean-3" / "best", device=machine.device, precision=machine.precision
-    )
+    again = LoadedModel.load(tmp_path / "mean-3" / "best", device=machine.device, precision=machine.precision)
     measured = chunk_metrics(look_at(again, held, plan, machine, nms_iou=plan.nms_iou))
     assert measured == pytest.approx(metrics, abs=1e-3)
     assert card.thresholds["score"] == metrics["threshold"] != 0.9

@@ -12,21 +12,21 @@ from untrained_detector import gain_recipe, save_untrained
 
 from mast.errors import MastError
 from mast.events import pairwise_iou
-from mast.hearing import HearingModel
 from mast.inference.fusion import fuse_boxes
+from mast.loaded_model import LoadedModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.probability import Calibration
 from mast.selftrain.committee import Committee
 
 
-def calibrated(folder: Path, *, seed: int, slope: float) -> HearingModel:
+def calibrated(folder: Path, *, seed: int, slope: float) -> LoadedModel:
     """An untrained detector whose scores are not probabilities."""
     save_untrained(folder, seed=seed)
     model, card = load_checkpoint(folder)
     known = stored_calibration(Calibration(method="temperature", slope=slope), least_score=0.0)
     save_checkpoint(folder, model, card.model_copy(update={"calibration": known}))
-    return HearingModel.load(folder, device="cpu")
+    return LoadedModel.load(folder, device="cpu")
 
 
 def test_a_committee_gives_mean_probabilities_best_first(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_committee_gives_mean_probabilities_best_first(tmp_path: Path) -> None
 
 
 def test_a_committee_hears_one_band(tmp_path: Path) -> None:
-    first = HearingModel.load(save_untrained(tmp_path / "a"), device="cpu")
-    other = HearingModel.load(
+    first = LoadedModel.load(save_untrained(tmp_path / "a"), device="cpu")
+    other = LoadedModel.load(
         save_untrained(tmp_path / "b", seed=1),
         device="cpu",
         band_hz=load_card(tmp_path / "a").front_end.high_hz * 2,

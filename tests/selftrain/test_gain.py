@@ -18,7 +18,7 @@ from mast.data.recordings import Dataset
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.selftrain import rounds
@@ -133,7 +133,7 @@ def test_initial_row_is_the_initial_model(
     recipe = gain_recipe(selftrain__rounds=1, selftrain__measure_other_parts=False)
     row = rounds.self_train(dataset, [tones / "audio"], detector, tmp_path, recipe).iloc[0]
     held = labelled_chunks(dataset, recipe.front_end)["val"]
-    expected = chunk_metrics(detect_chunks(HearingModel.load(detector, device="cpu"), held))
+    expected = chunk_metrics(detect_chunks(LoadedModel.load(detector, device="cpu"), held))
     assert {key: row[key] for key in expected} == pytest.approx(expected, abs=1e-6)
     assert row["threshold"] != 0.5  # of its own, not what stands in for none
     assert not [name for name in row.index if name.startswith(("test_", "site_ood_"))]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from untrained_detector import gain_recipe, save_untrained
 
-from mast.hearing import HearingModel
 from mast.inference.listening import SPEEDS
+from mast.loaded_model import LoadedModel
 from mast.models.decode import Detections
 from mast.models.find import find_model
 from mast.selftrain.committee import Committee
@@ -22,8 +22,8 @@ FRONT_END = gain_recipe().front_end
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> HearingModel:
-    return HearingModel.load(save_untrained(tmp_path_factory.mktemp("model") / "best"), device="cpu")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return LoadedModel.load(save_untrained(tmp_path_factory.mktemp("model") / "best"), device="cpu")
 
 
 @pytest.mark.parametrize("share", [0.88, 1.0, 1.13])
@@ -56,7 +56,7 @@ def test_windows_reach_over_the_whole_chunk_and_every_middle_is_judged_once(spee
 class Ear:
     """Stands for a detector: finds one box wherever sound begins in a window, with the score of its loudness."""
 
-    def __init__(self, model: HearingModel) -> None:
+    def __init__(self, model: LoadedModel) -> None:
         self.card, self.front_end, self.device = model.card, model.front_end, model.device
         self.folder = Path("ear")
         self.heard: list[int] = []
@@ -73,7 +73,7 @@ class Ear:
         return found
 
 
-def test_a_call_is_at_the_same_place_whatever_the_speed(model: HearingModel) -> None:
+def test_a_call_is_at_the_same_place_whatever_the_speed(model: LoadedModel) -> None:
     hop = FRONT_END.hop_samples
     sound = torch.zeros(3, FRONT_END.chunk_samples)
     places = [
@@ -92,7 +92,7 @@ def test_a_call_is_at_the_same_place_whatever_the_speed(model: HearingModel) -> 
         assert scores[0] > 0.6  # all speeds agree, and the mean is no longer too low
 
 
-def test_boxes_are_in_the_chunk_best_first_and_apart(model: HearingModel) -> None:
+def test_boxes_are_in_the_chunk_best_first_and_apart(model: LoadedModel) -> None:
     sound = torch.randn(2, FRONT_END.chunk_samples, generator=torch.Generator().manual_seed(0))
     for boxes, scores in ThoroughModel(model).detect(sound, score_threshold=0.2, nms_iou=0.5):
         assert len(boxes) > 3
@@ -103,7 +103,7 @@ def test_boxes_are_in_the_chunk_best_first_and_apart(model: HearingModel) -> Non
         assert (boxes <= limits + 1e-4).all()
 
 
-def test_fused_boxes_are_as_far_apart_as_a_detectors_own(model: HearingModel) -> None:
+def test_fused_boxes_are_as_far_apart_as_a_detectors_own(model: LoadedModel) -> None:
     boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [21, 1, 24, 4]])
     scores = np.array([0.5, 0.7, 0.2, 0.4])
 
@@ -122,7 +122,7 @@ def test_the_recipe_says_who_labels(tmp_path: Path) -> None:
     own, teacher = (save_untrained(tmp_path / name, seed=k) for k, name in enumerate(("own", "teacher")))
     plain, thorough = gain_recipe(), gain_recipe(selftrain__thorough=True)
     machine = prepare_machine(plain)
-    assert isinstance(load_labeller(own, [], plain, machine), HearingModel)
+    assert isinstance(load_labeller(own, [], plain, machine), LoadedModel)
     assert isinstance(load_labeller(own, [], thorough, machine), ThoroughModel)
     both = load_labeller(own, [teacher], thorough, machine)
     assert isinstance(both, Committee)

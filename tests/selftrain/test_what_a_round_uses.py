@@ -18,7 +18,7 @@ from torch import Tensor
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.data import load_dataset
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mast_detector import MastDetector
@@ -83,7 +83,7 @@ def watch_two_rounds(tones: Path, out: Path, *, teachers: Sequence[Path] = (), a
         metrics = dict.fromkeys(("f1", "precision", "recall", "threshold", "ap50", "miou"), 0.5)
         return Result(1, metrics, metrics, 1, 0.0)
 
-    def label(model: HearingModel | Committee, *args: Any, **options: Any) -> pd.DataFrame:
+    def label(model: LoadedModel | Committee, *args: Any, **options: Any) -> pd.DataFrame:
         members = model.members if isinstance(model, Committee) else [model]
         labellers.append(Labeller([one.model.state_dict() for one in members], options["threshold"]))
         return pseudo_label(model, *args, **options)

@@ -18,7 +18,7 @@ from mast.evaluation.calibration import fit_best
 from mast.evaluation.operating import operating_curve
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
@@ -123,7 +123,7 @@ def test_the_card_holds_what_validation_says(
 
 def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, machine: Machine) -> None:
     parts = labelled_chunks(load_dataset(tones), FRONT_END, seed=3)
-    shown = HearingModel.load(model, device="cpu")
+    shown = LoadedModel.load(model, device="cpu")
     assert shown.nms_iou == 0.4
     measured = detect_chunks(shown, parts["val"], score_threshold=0.5, nms_iou=0.4)
     assert len(measured.found)
@@ -199,10 +199,10 @@ def test_ranges_are_those_of_the_chunks(
     first = calibrate_checkpoint(model, held, machine)
     calibrate_checkpoint(model, held, machine, kept=first if kept else None)
     card = load_checkpoint(model).card
-    hearing = HearingModel.load(model, device="cpu")
+    loaded = LoadedModel.load(model, device="cpu")
     sounds = [held.examples[row].waveform for row in range(len(held))]
-    seen = [hearing.spectrograms(sound[None])[0, 0].numpy() for sound in sounds]
-    weights = {name: value.numpy() for name, value in hearing.model.state_dict().items()}
+    seen = [loaded.spectrograms(sound[None])[0, 0].numpy() for sound in sounds]
+    weights = {name: value.numpy() for name, value in loaded.model.state_dict().items()}
     assert isinstance(card.architecture, DetectorConfig)
     assert card.ranges == measure_ranges(card.architecture, weights, seen)
 
@@ -222,7 +222,7 @@ def test_ranges_are_measured_once(
 def test_a_detector_that_runs_in_torch_alone_has_no_ranges(
     model: Path, held: Chunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hearing = HearingModel.load(model, device="cpu")
-    assert ranges_of(hearing, held) is not None
+    loaded = LoadedModel.load(model, device="cpu")
+    assert ranges_of(loaded, held) is not None
     monkeypatch.setattr(calibrate, "can_write", lambda config: False)
-    assert ranges_of(hearing, held) is None
+    assert ranges_of(loaded, held) is None

@@ -21,7 +21,7 @@ from mast.evaluation.threshold import best_threshold_of, steady_threshold_of
 from mast.events import boxes_of
 from mast.grid import events_to_grid
 from mast.habit import Habit
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.baselines import BaselineConfig
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
@@ -65,7 +65,7 @@ def found(chunks: Chunks) -> PartTables:
         front_end=FRONT_END,
         normalisation=Normalisation(mean=-8.0, std=4.0),
     )
-    model = HearingModel(TwentyBoxes(), card, device=torch.device("cpu"))
+    model = LoadedModel(TwentyBoxes(), card, device=torch.device("cpu"))
     return detect_chunks(model, chunks, batch_size=3)
 
 
@@ -119,7 +119,7 @@ def test_boxes_are_drawn_by_the_habit_of_the_card(chunks: Chunks, found: PartTab
         thresholds={"score": 0.5},
         habit=habit,
     )
-    model = HearingModel(TwentyBoxes(), card, device=torch.device("cpu"))
+    model = LoadedModel(TwentyBoxes(), card, device=torch.device("cpu"))
     drawn = detect_chunks(model, chunks, batch_size=3).found
     expected = redraw_events(found.found, habit, FRONT_END, chunks.path_of, threshold=0.5)
     assert boxes_of(drawn).tolist() == boxes_of(expected).tolist()

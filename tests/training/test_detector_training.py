@@ -19,7 +19,7 @@ from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
 from mast.evaluation.part_tables import PartTables
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.training import calibrate, chunk_scores, detector_training
@@ -157,7 +157,7 @@ def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
     def places(chunks: Chunks) -> list[tuple[str, float]]:
         return list(zip(chunks.table["recording"], chunks.table["start_s"], strict=True))
 
-    def detect(model: HearingModel, chunks: Chunks, *args: Any, **options: Any) -> PartTables:
+    def detect(model: LoadedModel, chunks: Chunks, *args: Any, **options: Any) -> PartTables:
         looked_at.append(places(chunks))
         return plain(model, chunks, *args, **options)
 

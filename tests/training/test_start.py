@@ -26,7 +26,7 @@ from mast.evaluation.part_tables import PartTables
 from mast.events import boxes_of
 from mast.grid import FrontEnd, in_band
 from mast.habit import Habit
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig
 from mast.models.card import LEARNT_FROM, ModelCard, load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
@@ -88,7 +88,7 @@ def test_a_start_is_measured_in_the_band_of_the_run(
     trained = saved(tmp_path / "trained", detector_of(small_recipe()), slow.front_end)
     heard: list[FrontEnd] = []
 
-    def listen(model: HearingModel, chunks: Chunks, *_: object) -> PartTables:
+    def listen(model: LoadedModel, chunks: Chunks, *_: object) -> PartTables:
         heard.append(model.front_end)
         return detect_chunks(model, chunks)
 

@@ -21,7 +21,7 @@ from mast.export.places import without_places
 from mast.export.words import onnx_readme
 from mast.files import whole_file, write_whole
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.boxes import clip_boxes
 from mast.models.card import CARD, ModelCard
 from mast.models.mast_detector import DenseOutput, MastDetector
@@ -64,8 +64,8 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
         raise MastError(
             f"export to ONNX needs {', '.join(missing)}; install it with `pip install 'mast-audio[export]'`"
         )
-    hearing = HearingModel.load(source, device="cpu")
-    model = hearing.model
+    loaded = LoadedModel.load(source, device="cpu")
+    model = loaded.model
     if not isinstance(model, MastDetector):
         raise MastError(
             f"{source}: holds a {type(model).__name__}; only MAST's own detector can be exported to ONNX, because the "
@@ -76,12 +76,12 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
             f"{source}: looks at every box a second time, which the ONNX graph cannot do; export a detector that was "
             "trained with train.detector.second_look = false"
         )
-    card = without_places(hearing.card)
+    card = without_places(loaded.card)
     folder.mkdir(parents=True, exist_ok=True)
     graph = SoundToBoxes(model, card.front_end, card.normalisation).eval()
     with whole_file(folder / GRAPH) as part:
         _write_graph(graph, card, part)
-        report = _compare(hearing, part)
+        report = _compare(loaded, part)
         if not (report.score_difference <= _SCORE_TOLERANCE and report.box_difference <= _BOX_TOLERANCE):
             raise MastError(
                 f"{source}: the graph differs from the model by {report.score_difference:.2g} in score and "
@@ -135,7 +135,7 @@ def _silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _compare(hearing: HearingModel, path: Path) -> OnnxReport:
+def _compare(loaded: LoadedModel, path: Path) -> OnnxReport:
     """Graph against model, one chunk and three at once; the model by mast's own features."""
     import onnxruntime
 
@@ -143,10 +143,10 @@ def _compare(hearing: HearingModel, path: Path) -> OnnxReport:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     score_difference, box_difference, n_boxes = 0.0, 0.0, 0
-    sound = made_up_sound(hearing.front_end)
+    sound = made_up_sound(loaded.front_end)
     for some in (sound[:1], sound[1:]):
         boxes, scores = session.run(None, {"sound": some.numpy()})
-        true_boxes, true_scores = (each.numpy() for each in _by_torch(hearing, some))
+        true_boxes, true_scores = (each.numpy() for each in _by_torch(loaded, some))
         score_difference = max(score_difference, float(np.abs(scores - true_scores).max()))
         seen = true_scores >= _LOOKED_AT
         n_boxes += int(seen.sum())
@@ -155,9 +155,9 @@ def _compare(hearing: HearingModel, path: Path) -> OnnxReport:
 
 
 @torch.inference_mode()
-def _by_torch(hearing: HearingModel, sound: Tensor) -> tuple[Tensor, Tensor]:
-    model = hearing.mast_detector
-    output: DenseOutput = model(hearing.spectrograms(sound))
+def _by_torch(loaded: LoadedModel, sound: Tensor) -> tuple[Tensor, Tensor]:
+    model = loaded.mast_detector
+    output: DenseOutput = model(loaded.spectrograms(sound))
     return clip_boxes(output.boxes, model.chunk), model.scores(output)
 
 

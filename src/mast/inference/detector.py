@@ -40,8 +40,8 @@ from mast.inference.stitch import Embeddings, ScoredBoxes, apart
 from mast.models.architecture import DetectorConfig
 
 if TYPE_CHECKING:
-    from mast.hearing import HearingModel
     from mast.inference.onnx_network import OnnxNetwork
+    from mast.loaded_model import LoadedModel
 
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
 
@@ -163,15 +163,15 @@ class Detector:
         return architecture.embedding_width if isinstance(architecture, DetectorConfig) else 0
 
     @cached_property
-    def hearing(self) -> HearingModel:
+    def loaded_model(self) -> LoadedModel:
         """The model in torch, for more than boxes; read now where boxes are found without it."""
-        from mast.hearing import HearingModel
         from mast.inference.onnx_embedding import EmbeddingOnnxNetwork
         from mast.inference.torch_network import TorchNetwork
+        from mast.loaded_model import LoadedModel
 
         if isinstance(self.network, TorchNetwork | EmbeddingOnnxNetwork):
-            return self.network.hearing
-        return HearingModel.load(self.network.folder, device="cpu", band_hz=self.options.band_hz)
+            return self.network.loaded_model
+        return LoadedModel.load(self.network.folder, device="cpu", band_hz=self.options.band_hz)
 
     def detect(
         self,

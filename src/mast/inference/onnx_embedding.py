@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from mast.arrays import Samples
-from mast.hearing import HearingModel
 from mast.inference.network import ThreadSetting
 from mast.inference.onnx_network import OnnxNetwork
 from mast.inference.stitch import ScoredBoxes
 from mast.inference.torch_network import threads_to_share
+from mast.loaded_model import LoadedModel
 from mast.models.card import ModelCard
 
 
@@ -26,7 +26,7 @@ class EmbeddingOnnxNetwork(OnnxNetwork):
 
     def __init__(self, folder: Path, card: ModelCard, graph: bytes, *, threads: int) -> None:
         super().__init__(folder, card, graph, threads=threads)
-        self.hearing = HearingModel.load(folder, device="cpu", band_hz=card.front_end.high_hz)
+        self.loaded_model = LoadedModel.load(folder, device="cpu", band_hz=card.front_end.high_hz)
 
     def thread_setting(self) -> ThreadSetting:
         """Each worker has its share of torch's threads."""
@@ -43,9 +43,9 @@ class EmbeddingOnnxNetwork(OnnxNetwork):
 
     def _embedded(self, window: Samples, found: ScoredBoxes) -> ScoredBoxes:
         if not len(found.scores):
-            width = self.hearing.mast_detector.embedding_width
+            width = self.loaded_model.mast_detector.embedding_width
             return found._replace(embeddings=np.zeros((0, width), dtype=np.float16))
-        seen = self.hearing.spectrograms(torch.from_numpy(window[None]))
+        seen = self.loaded_model.spectrograms(torch.from_numpy(window[None]))
         boxes = torch.from_numpy(found.boxes).float()
-        (vectors,) = self.hearing.embed(self.hearing.tokens(seen), seen, [boxes])
+        (vectors,) = self.loaded_model.embed(self.loaded_model.tokens(seen), seen, [boxes])
         return found._replace(embeddings=vectors.half().numpy())

@@ -22,10 +22,10 @@ from mast.arrays import Samples
 from mast.detect_options import DetectOptions
 from mast.device import find_device, has_bfloat16, send
 from mast.errors import ConfigError
-from mast.hearing import HearingModel, Precision
 from mast.inference.graph import Graph
 from mast.inference.network import MAX_WORKERS, ThreadSetting
 from mast.inference.stitch import Embeddings, ScoredBoxes
+from mast.loaded_model import LoadedModel, Precision
 from mast.models.interface import BoxDetector
 from mast.models.mast_detector import DenseOutput, MastDetector
 from mast.models.packed import arrange_convolutions, pack_encoder
@@ -53,7 +53,7 @@ class TorchNetwork:
         threads: of the CPU; torch's own choice by default.
 
     Attributes:
-        hearing: the loaded model.
+        loaded_model: the loaded model.
         model: the network itself.
         device: where it works.
         compiled: whether it is compiled for its GPU.
@@ -65,11 +65,13 @@ class TorchNetwork:
         self.device = find_device(options.device)
         precision: Precision = "bfloat16" if has_bfloat16(self.device) else "float32"
         self.precision: str = precision
-        self.hearing = HearingModel.load(
+        self.loaded_model = LoadedModel.load(
             name, device=self.device, band_hz=options.band_hz, precision=precision
         )
-        self.card, self.folder = self.hearing.card, self.hearing.folder
-        self.model: BoxDetector = self.hearing.mast_detector if options.embed else self.hearing.box_detector
+        self.card, self.folder = self.loaded_model.card, self.loaded_model.folder
+        self.model: BoxDetector = (
+            self.loaded_model.mast_detector if options.embed else self.loaded_model.box_detector
+        )
         self._embed = options.embed
         on_cpu = self.device.type == "cpu"
         self.batch_size = options.batch_size or _BATCH.get(self.device.type, 4)
@@ -145,14 +147,14 @@ class TorchNetwork:
     def _found(self, sound: Tensor, min_score: float, dense: Callable[[Tensor], Seen]) -> list[ScoredBoxes]:
         model, features, sound = self.model, None, send(sound, self.device)
         nms_iou = self.card.nms_iou
-        with self.hearing.autocast():
+        with self.loaded_model.autocast():
             if isinstance(model, MastDetector):
                 spectrograms, output = dense(sound)
                 found = model.select(output, score_threshold=min_score, nms_iou=nms_iou)
                 if self._embed:
                     features = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
             else:
-                spectrograms = self.hearing.spectrograms(sound)
+                spectrograms = self.loaded_model.spectrograms(sound)
                 found = model.detect(spectrograms, score_threshold=min_score, nms_iou=nms_iou)
         boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
         scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
@@ -167,8 +169,8 @@ class TorchNetwork:
     @torch.inference_mode()
     def _dense(self, sound: Tensor) -> Seen:
         """(B, samples) there → the spectrograms and all that the network says of them."""
-        with self.hearing.autocast():
-            spectrograms = self.hearing.spectrograms(sound)
+        with self.loaded_model.autocast():
+            spectrograms = self.loaded_model.spectrograms(sound)
             return spectrograms, self.model(spectrograms)
 
 

@@ -20,7 +20,7 @@ from mast.audio import centre_and_pad, read
 from mast.data.recordings import Dataset
 from mast.errors import AudioError
 from mast.grid import FrontEnd, grid_to_events
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import load_card
 from mast.models.decode import Detections
 from mast.models.find import find_model
@@ -53,7 +53,7 @@ class Surveyor:
     def __init__(
         self, folder: str | Path, *, device: str | None = None, band_hz: float | None = None
     ) -> None:
-        self._hearing = HearingModel.load(folder, device=device, band_hz=band_hz)
+        self._hearing = LoadedModel.load(folder, device=device, band_hz=band_hz)
         self._width = self._hearing.encoder.config.width
         self.card, self.device = self._hearing.card, self._hearing.device
         self.detects = isinstance(self._hearing.model, MastDetector)

@@ -12,7 +12,7 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.files import write_whole
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.mae import MaskedAutoencoder, unpatchify
 from mast.reports.spectrogram import escape_mathtext, figure_png, frequency_ticks, new_figure
 
@@ -29,8 +29,8 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
         out: the PNG to write.
         seed: of chunks and masks.
     """
-    hearing = HearingModel.load(model_folder, device="cpu")
-    model, card = hearing.model, hearing.card
+    loaded = LoadedModel.load(model_folder, device="cpu")
+    model, card = loaded.model, loaded.card
     if not isinstance(model, MaskedAutoencoder):
         raise MastError(f"{model_folder}: holds a detector; a reconstruction needs a pretraining run's model")
     dataset = load_dataset(data)
@@ -41,7 +41,7 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
         dataset, table, card.front_end, boxes=[np.empty((0, 4), dtype=np.int64)] * len(table)
     )
     batch = collate([chunks[i] for i in range(len(chunks))])
-    shown = hearing.spectrograms(batch.waveforms)
+    shown = loaded.spectrograms(batch.waveforms)
     result = model(shown, generator=torch.Generator().manual_seed(seed))
     config = model.config.encoder
     patches = result.patches.float()

@@ -57,8 +57,10 @@ class BoxEmbedder:
     """
 
     def __init__(self, detector: Detector) -> None:
-        self._hearing = detector.hearing  # the weights are the detector's: they are not loaded twice
-        self._model = self._hearing.mast_detector
+        self._loaded_model = (
+            detector.loaded_model
+        )  # the weights are the detector's: they are not loaded twice
+        self._model = self._loaded_model.mast_detector
         self._detector = detector
 
     @property
@@ -143,16 +145,16 @@ class BoxEmbedder:
     @torch.inference_mode()
     def _spectrograms(self, sounds: Vectors) -> Tensor:
         """(B, samples) → (B, 1, T, F), normalised."""
-        return self._hearing.spectrograms(torch.from_numpy(sounds))
+        return self._loaded_model.spectrograms(torch.from_numpy(sounds))
 
     @torch.inference_mode()
     def _embed(self, batch: WindowBatch) -> tuple[Vectors, Vectors | None]:
         """(M, D) and (M, P) of all boxes of some windows."""
         boxes = [torch.from_numpy(cells).float() for cells in batch.cells]
-        tokens = self._hearing.tokens(batch.spectrograms)
-        projected = self._hearing.project(tokens, batch.spectrograms, boxes)
+        tokens = self._loaded_model.tokens(batch.spectrograms)
+        projected = self._loaded_model.project(tokens, batch.spectrograms, boxes)
         return (
-            _concatenate(self._hearing.embed(tokens, batch.spectrograms, boxes)),
+            _concatenate(self._loaded_model.embed(tokens, batch.spectrograms, boxes)),
             None if projected is None else _concatenate(projected),
         )
 

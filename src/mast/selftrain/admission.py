@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mast.errors import MastError
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.card import ModelCard, load_card
 from mast.training.recipe import Recipe
 
@@ -23,7 +23,7 @@ def admit(init: Path, teachers: Sequence[Path], recipe: Recipe) -> None:
     for number, folder in enumerate((init, *teachers)):
         card = load_card(folder)
         if card.kind != "detector":
-            _ = HearingModel.load(folder, device="cpu").box_detector  # raises, and says what to do
+            _ = LoadedModel.load(folder, device="cpu").box_detector  # raises, and says what to do
         band_of(folder, card, recipe)
         if (twin := known.get(card.weights_sha256)) is not None:
             raise MastError(

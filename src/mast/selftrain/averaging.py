@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from mast.files import write_json
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks
@@ -57,8 +57,8 @@ def average_rounds(
     last, card = load_checkpoint(trained)
     others = last if before is None else load_checkpoint(before).model
     model = averaged(last, others.state_dict(), (number - 1) / number)
-    hearing = HearingModel(model, card, device=machine.device, precision=machine.precision)
-    metrics = chunk_metrics(look_at(hearing, held, plan, machine, nms_iou=plan.nms_iou))
+    loaded = LoadedModel(model, card, device=machine.device, precision=machine.precision)
+    metrics = chunk_metrics(look_at(loaded, held, plan, machine, nms_iou=plan.nms_iou))
     if machine.main:
         own = {
             "thresholds": {"score": metrics["threshold"], "nms_iou": plan.nms_iou},
@@ -66,7 +66,7 @@ def average_rounds(
             "ranges": None,
             "provenance": {**card.provenance, "averaged_rounds": number, "metrics": metrics},
         }
-        save_checkpoint(out / "best", hearing.model, card.model_copy(update=own))
+        save_checkpoint(out / "best", loaded.model, card.model_copy(update=own))
         batch_size = machine.eval_batch(plan.batch_size)
         calibrate_checkpoint(
             out / "best", held, machine, batch_size=batch_size, min_score=plan.score_threshold, seed=seed

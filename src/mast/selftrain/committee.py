@@ -14,8 +14,8 @@ from torch import Tensor
 from mast.arrays import FloatArray
 from mast.errors import MastError
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
 from mast.inference.fusion import fuse_boxes, fusion_threshold
+from mast.loaded_model import LoadedModel
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
 from mast.selftrain.thorough import ThoroughModel, best_boxes
@@ -28,7 +28,7 @@ class Committee:
         members: at least two, which hear the same band in the same chunks.
     """
 
-    def __init__(self, members: Sequence[HearingModel | ThoroughModel]) -> None:
+    def __init__(self, members: Sequence[LoadedModel | ThoroughModel]) -> None:
         first = members[0]
         for other in members[1:]:
             if other.front_end != first.front_end:
@@ -62,7 +62,7 @@ class Committee:
         ]
 
     def _found_by(
-        self, member: HearingModel | ThoroughModel, sound: Tensor, nms_iou: float | None
+        self, member: LoadedModel | ThoroughModel, sound: Tensor, nms_iou: float | None
     ) -> list[tuple[FloatArray, FloatArray]]:
         """A member's boxes and probabilities in each chunk."""
         calibration, threshold = member.card.probabilities, fusion_threshold(member.card)

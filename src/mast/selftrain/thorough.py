@@ -15,10 +15,10 @@ from torch import Tensor
 
 from mast.arrays import FloatArray
 from mast.grid import FrontEnd, events_to_cells, grid_to_events
-from mast.hearing import HearingModel
 from mast.inference.fusion import fusion_threshold
 from mast.inference.listening import SPEEDS, Events, agreement
 from mast.inference.stitch import apart
+from mast.loaded_model import LoadedModel
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
 
@@ -42,7 +42,7 @@ class ThoroughModel:
         model: the detector.
     """
 
-    def __init__(self, model: HearingModel) -> None:
+    def __init__(self, model: LoadedModel) -> None:
         self.model, self.folder = model, model.folder
         # its scores are probabilities already, its boxes are drawn by no habit, and no threshold was chosen for them
         self.card: ModelCard = model.card.model_copy(

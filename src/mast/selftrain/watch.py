@@ -10,7 +10,7 @@ from pathlib import Path
 from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig
 from mast.models.card import load_card
 from mast.selftrain.admission import band_of
@@ -23,7 +23,7 @@ from mast.training.start import same_fields
 PART_METRICS = ("f1", "precision", "recall", "ap50")
 
 
-def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
+def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> LoadedModel:
     """Load a detector that a recipe's self-training can continue, MAST or a baseline; refuse any other."""
     loaded = load_teacher(folder, recipe, machine)
     own, wanted = loaded.box_detector.config, recipe.detector_for(recipe.selftrain.stage1)
@@ -38,7 +38,7 @@ def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingMode
     return loaded
 
 
-def load_teacher(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
+def load_teacher(folder: Path, recipe: Recipe, machine: Machine) -> LoadedModel:
     """Load a detector of any kind that can hear the recipe's band; refuse any other."""
     return machine.load(folder, band_hz=band_of(folder, load_card(folder), recipe))
 

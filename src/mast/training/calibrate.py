@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mast.evaluation.operating import store_calibration
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig
 from mast.models.checkpoint import update_card
 from mast.models.onnx_detector import Ranges, can_write, measure_ranges
@@ -65,7 +65,7 @@ def calibrate_checkpoint(
     return found
 
 
-def ranges_of(model: HearingModel, chunks: Chunks) -> Ranges | None:
+def ranges_of(model: LoadedModel, chunks: Chunks) -> Ranges | None:
     """The ranges of a detector's maps over some of the chunks; none where it cannot be computed in eight bits.
 
     See :mod:`mast.models.onnx_detector`.

@@ -20,7 +20,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.repeats import dividing_gap
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.card import ModelCard, load_card
@@ -230,9 +230,7 @@ class _DetectorInTraining:
     def validate(self, shown: nn.Module) -> dict[str, float]:
         """Metrics on the chunks that are held out."""
         plan, machine = self.run.plan, self.run.machine
-        model = HearingModel(
-            self._kept(shown), self._card, device=machine.device, precision=machine.precision
-        )
+        model = LoadedModel(self._kept(shown), self._card, device=machine.device, precision=machine.precision)
         return chunk_metrics(look_at(model, self.held, plan, machine, nms_iou=plan.nms_iou))
 
     @property

@@ -12,7 +12,7 @@ from torch import nn
 
 from mast.device import has_bfloat16
 from mast.errors import ConfigError
-from mast.hearing import HearingModel, Precision
+from mast.loaded_model import LoadedModel, Precision
 from mast.training.recipe import Recipe
 
 _PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
@@ -44,9 +44,9 @@ class Machine:
         """Whether this process writes files."""
         return bool(self.accelerator.is_main_process)
 
-    def load(self, folder: Path, *, band_hz: float | None = None) -> HearingModel:
-        """Read a model to hear with here; see :meth:`mast.hearing.HearingModel.load`."""
-        return HearingModel.load(folder, device=self.device, band_hz=band_hz, precision=self.precision)
+    def load(self, folder: Path, *, band_hz: float | None = None) -> LoadedModel:
+        """Read a model onto this device; see :meth:`mast.loaded_model.LoadedModel.load`."""
+        return LoadedModel.load(folder, device=self.device, band_hz=band_hz, precision=self.precision)
 
     def eval_batch(self, train_batch: int) -> int:
         """Chunks at a time when only measuring: more on a GPU, where no gradients are kept."""

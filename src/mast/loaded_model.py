@@ -1,4 +1,4 @@
-"""A loaded model that can hear: sound in; spectrograms, boxes and embeddings out.
+"""A loaded model: sound in; spectrograms, boxes and embeddings out.
 
 Whatever uses a trained model gets it here: searching recordings, embedding boxes, planning, self-training, measuring,
 export. Front end, normalisation and thresholds are those of the model's card.
@@ -32,7 +32,7 @@ Precision = Literal["float32", "bfloat16", "float16"]
 _TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-class HearingModel:
+class LoadedModel:
     """A model, its card and its front end, on one device.
 
     Args:
@@ -64,7 +64,7 @@ class HearingModel:
         device: str | torch.device | None = None,
         band_hz: float | None = None,
         precision: Precision = "float32",
-    ) -> HearingModel:
+    ) -> LoadedModel:
         """Read a model in evaluation mode.
 
         Args:

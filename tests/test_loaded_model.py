@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from mast.errors import ConfigError, MastError
 from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
+from mast.loaded_model import LoadedModel
 from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.boxes import pool_boxes
@@ -74,19 +74,19 @@ def baseline(tmp_path: Path) -> Path:
 
 
 def test_sound_is_seen_as_the_card_says(detector: Path, sound: Tensor) -> None:
-    hearing = HearingModel.load(detector, device="cpu")
-    assert hearing.folder == detector / "best"
-    assert not hearing.model.training
+    loaded = LoadedModel.load(detector, device="cpu")
+    assert loaded.folder == detector / "best"
+    assert not loaded.model.training
     raw = LogMel(FRONT_END).chunk_features(sound)
-    torch.testing.assert_close(hearing.spectrograms(sound), STATISTICS.apply(raw), rtol=0, atol=0)
+    torch.testing.assert_close(loaded.spectrograms(sound), STATISTICS.apply(raw), rtol=0, atol=0)
 
 
 def test_boxes_are_those_of_the_model(detector: Path, sound: Tensor) -> None:
-    hearing, (model, _) = HearingModel.load(detector, device="cpu"), load_checkpoint(detector / "best")
+    loaded, (model, _) = LoadedModel.load(detector, device="cpu"), load_checkpoint(detector / "best")
     assert isinstance(model, MastDetector)
-    seen, counts = hearing.spectrograms(sound), []
+    seen, counts = loaded.spectrograms(sound), []
     for given, used in ((None, 0.2), (0.9, 0.9)):  # the card's overlap, unless another is given
-        found = hearing.detect(sound, score_threshold=0.1, nms_iou=given)
+        found = loaded.detect(sound, score_threshold=0.1, nms_iou=given)
         expected = model.detect(seen, score_threshold=0.1, nms_iou=used)
         counts.append(sum(len(own.scores) for own in expected))
         for ours, theirs in zip(found, expected, strict=True):
@@ -96,17 +96,17 @@ def test_boxes_are_those_of_the_model(detector: Path, sound: Tensor) -> None:
 
 
 def test_tokens_and_vectors_are_those_of_the_model(detector: Path, sound: Tensor) -> None:
-    hearing = HearingModel.load(detector, device="cpu")
-    model, seen = hearing.mast_detector, hearing.spectrograms(sound)
-    tokens = hearing.tokens(seen)
+    loaded = LoadedModel.load(detector, device="cpu")
+    model, seen = loaded.mast_detector, loaded.spectrograms(sound)
+    tokens = loaded.tokens(seen)
     assert not tokens.requires_grad
     with torch.no_grad():
         torch.testing.assert_close(tokens, model.encoder.feature_map(seen))
-        for ours, theirs in zip(hearing.embed(tokens, seen, BOXES), model.embed(seen, BOXES), strict=True):
+        for ours, theirs in zip(loaded.embed(tokens, seen, BOXES), model.embed(seen, BOXES), strict=True):
             torch.testing.assert_close(ours, theirs)
         pooled = pool_boxes(model(seen).levels[0][:1], BOXES[0][None], model.config.strides)
         projected = F.normalize(model.projection(pooled), dim=-1)[0]
-    made = hearing.project(tokens, seen, BOXES)
+    made = loaded.project(tokens, seen, BOXES)
     assert made is not None
     torch.testing.assert_close(made[0], projected)
     assert [own.shape for own in made] == [(2, model.projection_width), (0, model.projection_width)]
@@ -115,15 +115,15 @@ def test_tokens_and_vectors_are_those_of_the_model(detector: Path, sound: Tensor
 def test_a_model_without_a_projection_projects_nothing(tmp_path: Path, sound: Tensor) -> None:
     config = DetectorConfig(encoder=ENCODER, channels=32, levels=2, head_convs=1, contrastive_weight=0)
     card = ModelCard(kind="detector", architecture=config, front_end=FRONT_END, normalisation=STATISTICS)
-    hearing = HearingModel(MastDetector(config).eval(), card, device=torch.device("cpu"))
-    seen = hearing.spectrograms(sound)
-    assert hearing.project(hearing.tokens(seen), seen, BOXES) is None
-    assert hearing.nms_iou == 0.5  # where the card says nothing
+    loaded = LoadedModel(MastDetector(config).eval(), card, device=torch.device("cpu"))
+    seen = loaded.spectrograms(sound)
+    assert loaded.project(loaded.tokens(seen), seen, BOXES) is None
+    assert loaded.nms_iou == 0.5  # where the card says nothing
 
 
 def test_another_band_is_the_same_picture_of_other_sound(detector: Path) -> None:
-    hearing = HearingModel.load(detector, device="cpu", band_hz=2_000)
-    assert hearing.front_end == FRONT_END.at_band(2_000)
+    loaded = LoadedModel.load(detector, device="cpu", band_hz=2_000)
+    assert loaded.front_end == FRONT_END.at_band(2_000)
     assert load_checkpoint(detector / "best").card.front_end == FRONT_END
 
 
@@ -131,10 +131,10 @@ def test_another_band_is_the_same_picture_of_other_sound(detector: Path) -> None
 def test_products_are_computed_in_the_precision_asked_for(detector: Path, sound: Tensor) -> None:
     seen = {}
     for precision in ("float32", "bfloat16"):
-        hearing = HearingModel.load(detector, device="cpu", precision=precision)  # type: ignore[arg-type]
-        with hearing.autocast():
+        loaded = LoadedModel.load(detector, device="cpu", precision=precision)  # type: ignore[arg-type]
+        with loaded.autocast():
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == getattr(torch, precision)
-        seen[precision] = hearing.tokens(hearing.spectrograms(sound)).float()
+        seen[precision] = loaded.tokens(loaded.spectrograms(sound)).float()
     assert not torch.equal(seen["float32"], seen["bfloat16"])
     torch.testing.assert_close(seen["float32"], seen["bfloat16"], rtol=0.1, atol=0.1)
 
@@ -142,7 +142,7 @@ def test_products_are_computed_in_the_precision_asked_for(detector: Path, sound:
 def test_what_a_model_cannot_do_is_said_in_one_sentence(
     detector: Path, encoder: Path, baseline: Path
 ) -> None:
-    whole, pretrained, other = (HearingModel.load(p, device="cpu") for p in (detector, encoder, baseline))
+    whole, pretrained, other = (LoadedModel.load(p, device="cpu") for p in (detector, encoder, baseline))
     assert whole.encoder is whole.mast_detector.encoder
     assert pretrained.encoder is pretrained.model.encoder
     assert other.box_detector is other.model
@@ -156,6 +156,6 @@ def test_what_a_model_cannot_do_is_said_in_one_sentence(
 
 def test_what_cannot_be_loaded(detector: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="holds no model"):
-        HearingModel.load(tmp_path)
+        LoadedModel.load(tmp_path)
     with pytest.raises(ConfigError, match="device abacus: no such device; expected cpu, cuda or cuda:1"):
-        HearingModel.load(detector, device="abacus")
+        LoadedModel.load(detector, device="abacus")
