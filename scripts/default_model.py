@@ -42,7 +42,7 @@ from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.data.simulate.species import Fauna
 from mast.data.simulate.visible import BoxStyle
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
-from mast.export.words import hub_readme
+from mast.export.readmes import hub_readme
 from mast.grid import FrontEnd
 from mast.loaded_model import LoadedModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card

@@ -23,7 +23,7 @@ from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables, has_part
 from mast.loaded_model import LoadedModel
 from mast.models.card import WEIGHTS, load_card
-from mast.models.find import names_model
+from mast.models.find import is_model_name
 from mast.runs import refuse_other_inputs
 from mast.training.chunk_scores import look_at
 from mast.training.machine import prepare_machine
@@ -227,7 +227,7 @@ class Runner:
         given = self.source.generic
         if given[0].is_file():
             return f"{system.title} ({given[0].name})"
-        names = (given[0],) if names_model(given[0]) else given
+        names = (given[0],) if is_model_name(given[0]) else given
         return f"{system.title} architecture, pretrained on {', '.join(path.name for path in names)}"
 
     def _say(self, text: str) -> None:

@@ -27,7 +27,7 @@ from mast.errors import MastError
 from mast.files import locked, write_whole
 from mast.fit.pipeline import fit
 from mast.models.card import WEIGHTS
-from mast.models.find import find_model, names_model
+from mast.models.find import find_model, is_model_name
 from mast.runs import ROUNDS, Ledger, Progress, Reporter, Say, Stage, flatten
 from mast.selftrain.averaging import AVERAGED
 from mast.selftrain.rounds import self_train
@@ -228,7 +228,7 @@ class TrainingRuns:
                 f"{system.name}: starts from generic pretraining; give --generic AudioMAE's pretrained.pth (from "
                 "https://github.com/facebookresearch/AudioMAE), a model folder, or folders of clips to pretrain on"
             )
-        if given[0].is_file() or names_model(given[0]):
+        if given[0].is_file() or is_model_name(given[0]):
             return find_model(given[0], or_file=True)
         return self._pretrain("generic", list(given), self.recipe_of(system))
 

@@ -18,7 +18,7 @@ from random_detector import save_detector, write_sound
 import mast
 from mast.errors import MastError
 from mast.models import find
-from mast.models.find import find_model, lasting_name, names_model
+from mast.models.find import absolute_name, find_model, is_model_name
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -26,11 +26,11 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def test_a_run_is_its_best_and_a_model_folder_itself(model: Path) -> None:
     for name in (model, str(model), model / "best", str(model / "best")):
         assert find_model(name) == model / "best"
-        assert names_model(name)
-        assert lasting_name(name) == str(model / "best")
-    assert names_model("default")
-    assert lasting_name("default") == "default"
-    assert lasting_name("hf://owner/name") == "hf://owner/name"
+        assert is_model_name(name)
+        assert absolute_name(name) == str(model / "best")
+    assert is_model_name("default")
+    assert absolute_name("default") == "default"
+    assert absolute_name("hf://owner/name") == "hf://owner/name"
 
 
 def test_no_model_is_the_same_sentence_for_all(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from torch import Tensor
 from mast.models.baselines.config import BaselineConfig
 from mast.models.baselines.detr import DetrDetector
 from mast.models.baselines.detr_guided import (
+    attention_bias,
     box_features,
     change_boxes,
-    look_at,
+    sinusoids,
     spread_boxes,
     token_features,
-    waves,
 )
 
 CHUNK = (128, 32)
@@ -70,7 +70,7 @@ def test_a_box_on_a_token_has_its_position() -> None:
     features = box_features(box, (time, frequency), width)
     assert features.shape == (1, 1, 2 * width)
     torch.testing.assert_close(features[0, 0, :width], tokens[time + 2])
-    torch.testing.assert_close(waves(torch.tensor(0.0), 4), torch.tensor([0.0, 0.0, 1.0, 1.0]))
+    torch.testing.assert_close(sinusoids(torch.tensor(0.0), 4), torch.tensor([0.0, 0.0, 1.0, 1.0]))
 
 
 def test_heads_look_at_the_parts_of_a_box() -> None:
@@ -78,7 +78,7 @@ def test_heads_look_at_the_parts_of_a_box() -> None:
     box = torch.tensor(
         [[[8.5 / time, 6.5 / frequency, 8 / time, 6 / frequency]]]
     )  # tokens 4.5–12.5 × 3.5–9.5
-    look = look_at(box, (time, frequency), 8)
+    look = attention_bias(box, (time, frequency), 8)
     assert look.shape == (1, 8, 1, time * frequency)
     assert (look <= 0).all()
     best = look[0, :7, 0].argmax(dim=1)
@@ -98,7 +98,7 @@ def test_heads_look_at_the_parts_of_a_box() -> None:
 
 
 def test_a_tiny_box_outside_is_looked_at_all_the_same() -> None:
-    weights = look_at(torch.tensor([[[0.0, 1.0, 1e-3, 1e-3]]]), (64, 16), 8).softmax(dim=-1)
+    weights = attention_bias(torch.tensor([[[0.0, 1.0, 1e-3, 1e-3]]]), (64, 16), 8).softmax(dim=-1)
     assert torch.isfinite(weights).all()
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models.detection.rpn import RPNHead
 
-from mast.models.baselines.proposals import ProposalNetwork, kept
+from mast.models.baselines.proposals import ProposalNetwork, nms_mask
 from mast.models.boxes import iou
 
 SHAPE = (64, 256)  # height and width in pixels
@@ -49,7 +49,7 @@ def one_by_one(boxes: Tensor, candidates: Tensor, max_overlap: float) -> list[bo
 def test_boxes_stay_as_when_taken_one_by_one(max_overlap: float) -> None:
     boxes = crowd(3, 150)
     candidates = torch.rand(3, 150, generator=torch.Generator().manual_seed(1)) < 0.8
-    found = kept(boxes, candidates, max_overlap)
+    found = nms_mask(boxes, candidates, max_overlap)
     for picture in range(3):
         assert found[picture].tolist() == one_by_one(boxes[picture], candidates[picture], max_overlap)
     assert found.sum() < candidates.sum(), "nothing was suppressed, so nothing was tested"
@@ -58,13 +58,13 @@ def test_boxes_stay_as_when_taken_one_by_one(max_overlap: float) -> None:
 def test_a_long_chain_where_each_box_overlaps_its_neighbours_alone() -> None:
     start = torch.arange(100.0)
     boxes = torch.stack([start, start * 0, start + 2, start * 0 + 1], dim=1)[None]
-    found = kept(boxes, torch.ones(1, 100, dtype=torch.bool), 0.3)
+    found = nms_mask(boxes, torch.ones(1, 100, dtype=torch.bool), 0.3)
     assert found[0].tolist() == [k % 2 == 0 for k in range(100)]
 
 
 def test_no_boxes_and_no_candidates() -> None:
-    assert kept(torch.zeros(2, 0, 4), torch.zeros(2, 0, dtype=torch.bool), 0.5).shape == (2, 0)
-    assert not kept(crowd(1, 5), torch.zeros(1, 5, dtype=torch.bool), 0.5).any()
+    assert nms_mask(torch.zeros(2, 0, 4), torch.zeros(2, 0, dtype=torch.bool), 0.5).shape == (2, 0)
+    assert not nms_mask(crowd(1, 5), torch.zeros(1, 5, dtype=torch.bool), 0.5).any()
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -82,6 +82,6 @@ def test_a_batch_gets_torchvisions_proposals(max_proposals: int, training: bool)
 
 def test_many_pictures_are_compared_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes, candidates = crowd(7, 60), torch.ones(7, 60, dtype=torch.bool)
-    together = kept(boxes, candidates, 0.4)
+    together = nms_mask(boxes, candidates, 0.4)
     monkeypatch.setattr("mast.models.baselines.proposals._PAIRS", 2 * 60**2)
-    assert torch.equal(kept(boxes, candidates, 0.4), together)
+    assert torch.equal(nms_mask(boxes, candidates, 0.4), together)

@@ -244,7 +244,7 @@ def test_unweighted_losses_are_torchvisions() -> None:
         output.objectness.reshape(-1, 1), output.deltas.reshape(-1, 4), labels, wanted
     )
     chosen, _, labels, wanted = model.roi.select_training_samples(model._proposals(output), targets)
-    logits, deltas = model._look_at(output, chosen)
+    logits, deltas = model._second_stage(output, chosen)
     classification, corners = fastrcnn_loss(logits, deltas, labels, wanted)
     expected = {
         "objectness": objectness,

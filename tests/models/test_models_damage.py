@@ -26,7 +26,7 @@ from mast.models.checkpoint import (
     save_checkpoint,
     update_card,
 )
-from mast.models.damage import Bounded, fingerprint, refuse_senseless
+from mast.models.damage import SizeGuard, fingerprint, refuse_invalid
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
@@ -97,7 +97,7 @@ def test_weights_that_are_not_finite_are_refused_though_their_fingerprint_fits(
 
 
 def test_large_numbers_are_finite() -> None:
-    refuse_senseless({"a": torch.full((9,), 3e38), "b": torch.full((9,), 6e4).half()}, Path("a"))
+    refuse_invalid({"a": torch.full((9,), 3e38), "b": torch.full((9,), 6e4).half()}, Path("a"))
 
 
 @pytest.mark.parametrize(
@@ -223,12 +223,12 @@ def test_baselines_load_within_the_bounds_and_larger_ones_do_not(
     ],
 )
 def test_bounds(take: Callable[[], object]) -> None:
-    with Bounded([(3, 4)], Path("a")), pytest.raises(MastError, match="larger model"):
+    with SizeGuard([(3, 4)], Path("a")), pytest.raises(MastError, match="larger model"):
         take()
 
 
 def test_within_the_bounds() -> None:
-    with Bounded([(3, 4)], Path("a")):
+    with SizeGuard([(3, 4)], Path("a")):
         torch.empty(2**10, 2**10)
         torch.arange(2**10)[:, None] * torch.arange(2**10)
         torch.conv2d(torch.zeros(1, 8, 64, 64), torch.zeros(4096, 8, 3, 3))  # shapes that are not joined

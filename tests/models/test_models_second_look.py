@@ -11,7 +11,7 @@ from mast.models.architecture import DetectorConfig, EncoderConfig
 from mast.models.boxes import iou, pad_truths
 from mast.models.losses import giou_loss
 from mast.models.mast_detector import MastDetector
-from mast.models.second_look import Looked, Regions, SecondLook, choose_regions, second_terms
+from mast.models.second_look import Regions, SecondLook, SecondLookOutput, choose_regions, second_look_losses
 
 CHUNK = (128, 64)
 CONFIG = DetectorConfig(
@@ -108,9 +108,9 @@ def test_terms_by_hand() -> None:
     overlap = torch.tensor([[0.8, 0.3, 0.9], [0.2, 0.6, 0.7]])
     valid = torch.tensor([[True, True, False], [True, True, True]])
     regions = Regions(boxes, valid, overlap, boxes + 1)
-    looked = Looked(torch.zeros(2, 3, 1), torch.tensor([[2.0, -1, 5], [0.5, 0.1, -2]]), boxes + 0.5)
+    looked = SecondLookOutput(torch.zeros(2, 3, 1), torch.tensor([[2.0, -1, 5], [0.5, 0.1, -2]]), boxes + 0.5)
     weights = torch.tensor([1.0, 0.25])
-    terms = second_terms(looked, regions, weights)
+    terms = second_look_losses(looked, regions, weights)
     verdict = correction = 0.0
     for image in range(2):
         for k in range(3):

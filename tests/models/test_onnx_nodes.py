@@ -89,7 +89,7 @@ def test_one_of_two_branches_is_computed(sign: float, expected: float) -> None:
         return nodes.add("Add", outside, nodes.array(number))
 
     positive = nodes.add("Greater", "given", nodes.array(0.0))
-    result = nodes.either(positive, lambda: plus(2.0), lambda: plus(6.0))
+    result = nodes.if_else(positive, lambda: plus(2.0), lambda: plus(6.0))
     assert run(nodes, result, np.array(sign, dtype=np.float32)) == expected
 
 

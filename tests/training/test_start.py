@@ -419,7 +419,7 @@ def test_both_commands_start_from_whatever_names_a_model(
 ) -> None:
     model = saved(tmp_path / "run" / "best", detector_of(small_recipe()))
     (tmp_path / "weights.pth").write_bytes(b"")
-    monkeypatch.setattr("mast.models.find._downloaded", lambda repository, revision: model)
+    monkeypatch.setattr("mast.models.find._download", lambda repository, revision: model)
     monkeypatch.chdir(tmp_path)
     taken: list[Path | None] = []
 

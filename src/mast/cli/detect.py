@@ -185,7 +185,7 @@ def detect(
     from mast.detect_options import DetectOptions
     from mast.errors import AudioError, ConfigError
     from mast.inference.results import ResultsFolder
-    from mast.models.find import doubt_about
+    from mast.models.find import model_warning
     from mast.uris import is_uri
 
     wanted = _parse_formats(formats)
@@ -226,7 +226,7 @@ def detect(
             operating_point=facts.operating_point,
             size_of=listing.size_of(),
         )
-        if doubt := doubt_about(model):
+        if doubt := model_warning(model):
             say(f"mast: warning: {doubt}", quiet=quiet)
         if facts.sentence:
             say(facts.sentence, quiet=quiet)

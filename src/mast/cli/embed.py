@@ -231,14 +231,14 @@ def _open_store(
     uri: str, width: int, model_id: str, projection_width: int, model: str | None, band_hz: float | None
 ) -> EventStore:
     """The store there, or a new one."""
-    from mast.models.find import lasting_name
+    from mast.models.find import absolute_name
     from mast.retrieval.event_store import EventStore
 
     if EventStore.exists(uri):
         store = EventStore.open(uri)
         store.refuse_other_model(model_id, width, band_hz)
         return store
-    folder = "" if model is None else lasting_name(model)
+    folder = "" if model is None else absolute_name(model)
     return EventStore.create(
         uri,
         width,

@@ -152,10 +152,10 @@ def _model_name(store: EventStore) -> str:
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError, MastError
     from mast.models.card import load_card
-    from mast.models.find import DEFAULT, find_model, names_model
+    from mast.models.find import DEFAULT, find_model, is_model_name
 
     folder = store.model_folder
-    if folder and names_model(folder):
+    if folder and is_model_name(folder):
         return folder
     try:
         if model_id(load_card(find_model(DEFAULT)).weights_sha256) == store.model_id:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mast.errors import ConfigError
-from mast.export.places import without_places
-from mast.export.words import hub_readme
+from mast.export.readmes import hub_readme
+from mast.export.strip_paths import strip_paths
 from mast.files import write_whole
 from mast.models.card import ModelCard
 from mast.models.checkpoint import StoredType, load_checkpoint, save_checkpoint
@@ -41,7 +41,7 @@ def write_hub_folder(
     if folder.resolve() == source.resolve():
         raise ConfigError(f"{folder}: is the model itself; choose another --out")
     model, card = load_checkpoint(source)
-    card = without_places(card)
+    card = strip_paths(card)
     if licence is not None:
         card = card.model_copy(update={"licence": licence})
     card = save_checkpoint(folder, model, card, dtype=dtype)

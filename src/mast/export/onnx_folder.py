@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mast.errors import MastError
 from mast.export.onnx_graph import SoundToBoxes
-from mast.export.places import without_places
-from mast.export.words import onnx_readme
+from mast.export.readmes import onnx_readme
+from mast.export.strip_paths import strip_paths
 from mast.files import whole_file, write_whole
 from mast.grid import FrontEnd
 from mast.loaded_model import LoadedModel
@@ -76,7 +76,7 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
             f"{source}: looks at every box a second time, which the ONNX graph cannot do; export a detector that was "
             "trained with train.detector.second_look = false"
         )
-    card = without_places(loaded.card)
+    card = strip_paths(loaded.card)
     folder.mkdir(parents=True, exist_ok=True)
     graph = SoundToBoxes(model, card.front_end, card.normalisation).eval()
     with whole_file(folder / GRAPH) as part:
@@ -143,10 +143,10 @@ def _compare(loaded: LoadedModel, path: Path) -> OnnxReport:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     score_difference, box_difference, n_boxes = 0.0, 0.0, 0
-    sound = made_up_sound(loaded.front_end)
+    sound = synthetic_sound(loaded.front_end)
     for some in (sound[:1], sound[1:]):
         boxes, scores = session.run(None, {"sound": some.numpy()})
-        true_boxes, true_scores = (each.numpy() for each in _by_torch(loaded, some))
+        true_boxes, true_scores = (each.numpy() for each in _run_torch(loaded, some))
         score_difference = max(score_difference, float(np.abs(scores - true_scores).max()))
         seen = true_scores >= _LOOKED_AT
         n_boxes += int(seen.sum())
@@ -155,13 +155,13 @@ def _compare(loaded: LoadedModel, path: Path) -> OnnxReport:
 
 
 @torch.inference_mode()
-def _by_torch(loaded: LoadedModel, sound: Tensor) -> tuple[Tensor, Tensor]:
+def _run_torch(loaded: LoadedModel, sound: Tensor) -> tuple[Tensor, Tensor]:
     model = loaded.mast_detector
     output: DenseOutput = model(loaded.spectrograms(sound))
     return clip_boxes(output.boxes, model.chunk), model.scores(output)
 
 
-def made_up_sound(front_end: FrontEnd) -> Tensor:
+def synthetic_sound(front_end: FrontEnd) -> Tensor:
     """(4, chunk_samples): noise, noise with calls, loud calls on faint noise, and sound that ends in silence."""
     generator = torch.Generator().manual_seed(0)
     n, rate = front_end.chunk_samples, front_end.sample_rate

@@ -38,7 +38,7 @@ MEASUREMENTS = (
     "snr_db",
 )
 WINDOW, HOP = 512, 128  # samples
-_BESIDE_S = 0.5  # of noise before and after a box, and at least as much as the box lasts
+_MARGIN_S = 0.5  # of noise before and after a box, and at least as much as the box lasts
 _AT_ONCE_S = 30.0  # of sound in memory
 
 
@@ -56,10 +56,10 @@ def measure_events(path: str | Path, events: pd.DataFrame) -> pd.DataFrame:
     boxes = events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(dtype=np.float64)
     measured = np.full((len(boxes), len(MEASUREMENTS)), np.nan)
     frame_s = HOP / info.sample_rate
-    beside = np.maximum(_BESIDE_S, boxes[:, 1] - boxes[:, 0])
+    beside = np.maximum(_MARGIN_S, boxes[:, 1] - boxes[:, 0])
     first, last = np.maximum(boxes[:, 0] - beside, 0.0), np.minimum(boxes[:, 1] + beside, info.duration_s)
     inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
-    for some, first_s, last_s in spans_together(first[inside], last[inside], at_once_s=_AT_ONCE_S):
+    for some, first_s, last_s in group_spans(first[inside], last[inside], at_once_s=_AT_ONCE_S):
         # frames lie where those of the whole recording do, and none that counts sees the edge of the piece
         first_frame = max(0, int(first_s / frame_s) - WINDOW // HOP)
         sound = read(path, start_s=first_frame * frame_s, end_s=last_s + WINDOW / info.sample_rate)
@@ -69,7 +69,7 @@ def measure_events(path: str | Path, events: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(measured, columns=list(MEASUREMENTS), index=events.index)
 
 
-def spans_together(
+def group_spans(
     first_s: FloatArray, last_s: FloatArray, *, at_once_s: float
 ) -> Iterator[tuple[IntArray, float, float]]:
     """Rows of spans that are near each other, and the span of sound that all of them need.
@@ -119,9 +119,13 @@ def measure_box(
     spectrum, envelope = cells.sum(axis=0), cells.sum(axis=1)
     if not spectrum.sum() > 0:
         return np.full(len(MEASUREMENTS), np.nan)  # digital silence has no peak
-    low, center, high = (bin_hz * (f1 - 0.5 + _share(spectrum, share)) for share in (0.05, 0.5, 0.95))
-    begin, end = (frame_s * (first_frame + t1 - 0.5 + _share(envelope, share)) for share in (0.05, 0.95))
-    beside = max(1, round(max(_BESIDE_S, end_s - start_s) / frame_s))
+    low, center, high = (
+        bin_hz * (f1 - 0.5 + _energy_quantile(spectrum, share)) for share in (0.05, 0.5, 0.95)
+    )
+    begin, end = (
+        frame_s * (first_frame + t1 - 0.5 + _energy_quantile(envelope, share)) for share in (0.05, 0.95)
+    )
+    beside = max(1, round(max(_MARGIN_S, end_s - start_s) / frame_s))
     around = np.concatenate([power[max(0, t1 - beside) : t1, f1:f2], power[t2 : t2 + beside, f1:f2]])
     noise = float(np.median(around.mean(axis=1))) if len(around) else 0.0
     snr_db = 10 * np.log10(cells.mean() / noise) if noise > 0 else np.nan
@@ -138,7 +142,7 @@ def cells_between(low: float, high: float, offset: int, n_cells: int) -> tuple[i
     return max(first, 0), min(stop, n_cells)
 
 
-def _share(energy: FloatArray, share: float) -> float:
+def _energy_quantile(energy: FloatArray, share: float) -> float:
     """Where this share of the energy lies to the left, in cells from the left edge of the first; even within a cell."""
     total = np.concatenate([[0.0], np.cumsum(energy)])
     return float(np.interp(share * total[-1], total, np.arange(len(total))))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mast.arrays import FloatArray
 from mast.audio import probe, read
-from mast.features.measurements import cells_between, power_spectrogram, spans_together
+from mast.features.measurements import cells_between, group_spans, power_spectrogram
 from mast.grid import FrontEnd
 
 WINDOW, HOP = 256, 64  # samples at the front end's rate
@@ -48,7 +48,7 @@ def strongest_parts(
     beside_s = (front_end.chunk_s - (boxes[rows, 2] - boxes[rows, 0])) / 2
     first_s = np.maximum(boxes[rows, 0] - beside_s, 0.0)
     last_s = np.minimum(boxes[rows, 2] + beside_s, duration_s)
-    for some, begin_s, end_s in spans_together(first_s, last_s, at_once_s=_AT_ONCE * front_end.chunk_s):
+    for some, begin_s, end_s in group_spans(first_s, last_s, at_once_s=_AT_ONCE * front_end.chunk_s):
         # no frame that counts sees the edge of the piece
         first_frame = max(0, int(begin_s / frame_s) - WINDOW // HOP)
         sound = read(

@@ -95,16 +95,16 @@ class ModelCard(BaseModel):
 def load_card(folder: str | Path) -> ModelCard:
     """Read ``model.json``, or the copy inside the weights where a write was cut short between the two."""
     path = Path(folder)
-    inside = card_inside(path / WEIGHTS)
+    inside = read_embedded_card(path / WEIGHTS)
     if not (path / CARD).is_file():
         return inside
     beside = _parse_card(_read_text(path / CARD), path / CARD)
     return beside if beside.weights_sha256 == inside.weights_sha256 else inside
 
 
-def card_inside(path: Path) -> ModelCard:
+def read_embedded_card(path: Path) -> ModelCard:
     """The copy of the card that the weights carry."""
-    with opened_weights(path) as file:
+    with open_weights(path) as file:
         metadata = file.metadata() or {}
     if "model.json" not in metadata:
         raise MastError(f"{path}: holds no model.json in its header; expected weights that mast has written")
@@ -112,7 +112,7 @@ def card_inside(path: Path) -> ModelCard:
 
 
 @contextmanager
-def opened_weights(path: Path, framework: Literal["np", "pt"] = "np") -> Iterator[Any]:
+def open_weights(path: Path, framework: Literal["np", "pt"] = "np") -> Iterator[Any]:
     """A safetensors file, read as NumPy's arrays or, with ``"pt"``, as torch's tensors."""
     try:
         with safe_open(path, framework=framework, device="cpu") as file:
@@ -128,7 +128,7 @@ def read_arrays(folder: Path, expected: str) -> dict[str, NDArray[np.float32]] |
         folder: of the model.
         expected: their fingerprint.
     """
-    with opened_weights(folder / WEIGHTS) as file:
+    with open_weights(folder / WEIGHTS) as file:
         try:
             stored: dict[str, NDArray[Any]] = {name: file.get_tensor(name) for name in sorted(file.keys())}
         except TypeError:  # a type that NumPy does not have

@@ -29,8 +29,8 @@ from mast.errors import MastError, first_line
 from mast.files import remove_parts, whole_file, write_whole
 from mast.models.architecture import DetectorConfig
 from mast.models.baselines import BaselineConfig, build_baseline
-from mast.models.card import CARD, WEIGHTS, ModelCard, card_inside, load_card, opened_weights
-from mast.models.damage import Bounded, fingerprint, refuse_changed, refuse_senseless
+from mast.models.card import CARD, WEIGHTS, ModelCard, load_card, open_weights, read_embedded_card
+from mast.models.damage import SizeGuard, fingerprint, refuse_changed, refuse_invalid
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
@@ -47,7 +47,7 @@ class Checkpoint(NamedTuple):
     card: ModelCard
 
 
-class _Unfilled(TorchFunctionMode):
+class _SkipInit(TorchFunctionMode):
     """Build a model without giving its weights a start, for those that follow replace every one of them.
 
     Drawing the start of the paper's ViT-B takes longer than reading its weights.
@@ -94,7 +94,7 @@ def save_checkpoint(
         MastError: a weight is too large for ``dtype``.
     """
     weights = {
-        name: _stored(tensor.detach().cpu(), dtype, f"{folder}: tensor {name}").contiguous()
+        name: _convert(tensor.detach().cpu(), dtype, f"{folder}: tensor {name}").contiguous()
         for name, tensor in model.state_dict().items()
     }
     card = card.model_copy(update={"weights_sha256": fingerprint(weights)})
@@ -102,7 +102,7 @@ def save_checkpoint(
     return card
 
 
-def _stored(tensor: Tensor, dtype: StoredType | None, what: str) -> Tensor:
+def _convert(tensor: Tensor, dtype: StoredType | None, what: str) -> Tensor:
     if dtype is None or not tensor.is_floating_point():
         return tensor
     stored = tensor.to(_STORED_TYPES[dtype])
@@ -148,17 +148,17 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     card = load_card(path)
     shapes = _stored_shapes(path / WEIGHTS)
     model: BoxDetector | MaskedAutoencoder
-    with Bounded(shapes.values(), path / WEIGHTS):
+    with SizeGuard(shapes.values(), path / WEIGHTS):
         if isinstance(card.architecture, BaselineConfig):
             model = build_baseline(card.architecture)
         else:
-            with _Unfilled():
+            with _SkipInit():
                 if isinstance(card.architecture, DetectorConfig):
                     model = MastDetector(card.architecture)
                 else:
                     model = MaskedAutoencoder(card.architecture)
     load_weights(model, path)
-    seen, made_for = (card.front_end.chunk_frames, card.front_end.n_bins), _chunk(model)
+    seen, made_for = (card.front_end.chunk_frames, card.front_end.n_bins), _chunk_shape(model)
     if seen != made_for:
         raise MastError(
             f"{path}: its front end gives chunks of {seen[0]} × {seen[1]} cells, but the model is made for "
@@ -167,7 +167,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     return Checkpoint(model.eval(), card)
 
 
-def _chunk(model: BoxDetector | MaskedAutoencoder) -> tuple[int, int]:
+def _chunk_shape(model: BoxDetector | MaskedAutoencoder) -> tuple[int, int]:
     """Frames and bins of the chunks that a model takes."""
     if isinstance(model, BoxDetector):
         return model.chunk
@@ -217,7 +217,7 @@ def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> 
         raise MastError(
             f'{file}: expected a dictionary with tensors under "model", as AudioMAE\'s pretrained.pth has'
         )
-    refuse_senseless(weights, file)
+    refuse_invalid(weights, file)
 
     decoder = {n: ours for n in weights if (ours := _decoder_name(n)) is not None}  # their name → ours
     encoder = [n for n in weights if n in model.encoder.state_dict()]
@@ -271,14 +271,14 @@ def _first_mismatch(model: nn.Module, weights: Mapping[str, Tensor]) -> str | No
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder, as they were written."""
     path = folder / WEIGHTS
-    with opened_weights(path, "pt") as file:
+    with open_weights(path, "pt") as file:
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    refuse_changed(weights, card_inside(path).weights_sha256, path)
-    refuse_senseless(weights, path)
+    refuse_changed(weights, read_embedded_card(path).weights_sha256, path)
+    refuse_invalid(weights, path)
     return weights
 
 
 def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Of every tensor, from the header alone."""
-    with opened_weights(path, "pt") as file:
+    with open_weights(path, "pt") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from mast.errors import MastError
 from mast.models.fingerprint import fingerprint_of
 
-_NEW = (
+_CREATORS = (
     torch.empty,
     torch.zeros,
     torch.ones,
@@ -30,10 +30,10 @@ _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv_transpose2d)
 # what building a model may need beyond its weights, our choice: a detector of the paper's size needs a thousandth
 _SPARE_NUMBERS = 2**24
 _SPARE_TENSORS = 1_000
-_AGAIN = 4  # a tensor may be made this often before it is the one that is kept
+_COPIES = 4  # a tensor may be made this often before it is the one that is kept
 
 
-class Bounded(TorchFunctionMode):
+class SizeGuard(TorchFunctionMode):
     """Build a model that is to be filled with given weights, and no larger one: stops before the memory is taken.
 
     Args:
@@ -44,8 +44,8 @@ class Bounded(TorchFunctionMode):
     def __init__(self, shapes: Iterable[tuple[int, ...]], source: Path) -> None:
         super().__init__()
         sizes = [math.prod(shape) for shape in shapes]
-        self._numbers = _AGAIN * sum(sizes) + _SPARE_NUMBERS
-        self._tensors = _AGAIN * len(sizes) + _SPARE_TENSORS
+        self._numbers = _COPIES * sum(sizes) + _SPARE_NUMBERS
+        self._tensors = _COPIES * len(sizes) + _SPARE_TENSORS
         self._source = source
 
     def __torch_function__(
@@ -56,10 +56,10 @@ class Bounded(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _NEW:
+        if func in _CREATORS:
             self._tensors -= 1
-            self._numbers -= _size_asked((*args, kwargs.get("size", ())))
-        joined = 0 if func in _CONVOLUTIONS else _size_joined(args)
+            self._numbers -= _requested_size((*args, kwargs.get("size", ())))
+        joined = 0 if func in _CONVOLUTIONS else _broadcast_size(args)
         if min(self._tensors, self._numbers - joined) < 0:
             raise MastError(
                 f"{self._source}: its model.json describes a larger model than these weights; the two do not "
@@ -68,18 +68,18 @@ class Bounded(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _size_asked(args: Iterable[Any]) -> int:
+def _requested_size(args: Iterable[Any]) -> int:
     """About how many numbers a new tensor has; too many at worst."""
     size = 1
     for arg in args:
         if isinstance(arg, tuple | list):
-            size *= _size_asked(arg)
+            size *= _requested_size(arg)
         elif isinstance(arg, int):
             size *= max(arg, 1)
     return size
 
 
-def _size_joined(args: Iterable[Any]) -> int:
+def _broadcast_size(args: Iterable[Any]) -> int:
     """How many numbers come of tensors that are added or multiplied; 0 where they do not fit each other."""
     size = 1
     for sides in zip_longest(*(arg.shape[::-1] for arg in args if isinstance(arg, Tensor)), fillvalue=1):
@@ -107,7 +107,7 @@ def refuse_changed(weights: Mapping[str, Tensor], expected: str, source: Path) -
         )
 
 
-def refuse_senseless(weights: Mapping[Any, Any], source: Path) -> None:
+def refuse_invalid(weights: Mapping[Any, Any], source: Path) -> None:
     """Refuse weights that are not plain tensors, or hold a number that is not finite."""
     for name, tensor in weights.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):

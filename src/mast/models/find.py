@@ -15,7 +15,7 @@ DEFAULT = "default"
 _COMMANDS = {"detector": "train", "pretrain": "pretrain", "selftrain": "selftrain", "adapted": "adapt"}
 # one slash or two: a path loses the second
 _HUB = re.compile(r"hf:/{1,2}(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
-_AFTER_THE_MODEL = {"evaluate", "report"}  # steps of mast fit that change no model
+_STAGES_AFTER_MODEL = {"evaluate", "report"}  # steps of mast fit that change no model
 _EXPECTED = (
     f"expected {DEFAULT} (the model that ships with mast), a run of mast fit or mast train, a model folder "
     f"(with {WEIGHTS})"
@@ -41,15 +41,15 @@ def find_model(name: str | Path, *, or_file: bool = False) -> Path:
             raise MastError(
                 f"{text}: not a valid name of a model on the hub; expected hf://owner/name or hf://owner/name@revision"
             )
-        return _downloaded(match["repository"], match["revision"])
-    if _ships(name):
-        return _shipped()
+        return _download(match["repository"], match["revision"])
+    if _is_shipped(name):
+        return _shipped_folder()
     path = Path(name)
     if or_file and path.is_file():
         return path
     folder = _folder(path)
     if folder is None:
-        if (command := _unfinished(path)) is not None:
+        if (command := _unfinished_command(path)) is not None:
             raise MastError(f"{path}: mast {command} has not finished there; if it was stopped, run it again")
         kind = "holds no model" if path.is_dir() else not_a_folder(path)
         raise MastError(
@@ -58,27 +58,27 @@ def find_model(name: str | Path, *, or_file: bool = False) -> Path:
     return folder
 
 
-def doubt_about(name: str | Path) -> str:
+def model_warning(name: str | Path) -> str:
     """Why a model may not be the one that its user expects, as a sentence; empty where there is no doubt."""
     run = Path(name)
-    if _ships(name) or not set(stopped_steps(run)) - _AFTER_THE_MODEL:
+    if _is_shipped(name) or not set(stopped_steps(run)) - _STAGES_AFTER_MODEL:
         return ""
     return f"{run}: mast fit has not finished there, so its detector may be that of an earlier run; run mast fit again"
 
 
-def names_model(name: str | Path) -> bool:
+def is_model_name(name: str | Path) -> bool:
     """Whether :func:`find_model` would look for a model of that name or find one there, and not just a folder."""
-    return str(name).startswith("hf:") or _ships(name) or _folder(Path(name)) is not None
+    return str(name).startswith("hf:") or _is_shipped(name) or _folder(Path(name)) is not None
 
 
-def lasting_name(name: str | Path) -> str:
+def absolute_name(name: str | Path) -> str:
     """The name of a model for later, wherever a command is typed then."""
-    if str(name).startswith("hf:") or _ships(name):
+    if str(name).startswith("hf:") or _is_shipped(name):
         return str(name)
     return str(find_model(name).absolute())
 
 
-def _ships(name: str | Path) -> bool:
+def _is_shipped(name: str | Path) -> bool:
     return str(name) == DEFAULT and (isinstance(name, str) or not name.exists())
 
 
@@ -86,7 +86,7 @@ def _folder(path: Path) -> Path | None:
     return next((folder for folder in (path, path / "best") if (folder / WEIGHTS).is_file()), None)
 
 
-def _unfinished(run: Path) -> str | None:
+def _unfinished_command(run: Path) -> str | None:
     """The command that began a run in a folder that holds no model; None where there is no run."""
     if (run / STAGES).is_dir():
         return "fit"
@@ -100,7 +100,7 @@ def _pretrained() -> Path:
     return Path(str(files("mast") / "pretrained"))
 
 
-def _shipped() -> Path:
+def _shipped_folder() -> Path:
     folder = _pretrained() / DEFAULT
     if not (folder / WEIGHTS).is_file():
         raise MastError(
@@ -110,7 +110,7 @@ def _shipped() -> Path:
     return folder
 
 
-def _downloaded(repository: str, revision: str | None) -> Path:
+def _download(repository: str, revision: str | None) -> Path:
     """Weights and card of a repository, from the cache where the hub has nothing newer or cannot be reached."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (

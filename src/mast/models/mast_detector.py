@@ -38,11 +38,11 @@ from mast.models.points import WithPoints, make_points
 from mast.models.pyramid import Pyramid
 from mast.models.second_look import (
     BACKGROUND_IOU,
-    Looked,
     Regions,
     SecondLook,
+    SecondLookOutput,
     choose_regions,
-    second_terms,
+    second_look_losses,
 )
 
 _PROPOSALS = 300  # per image, that a second look is taken at
@@ -177,7 +177,7 @@ class MastDetector(WithPoints, BoxDetector):
             )
         if config.second_look:
             regions = self._regions(output, truths, generator)
-            looked: Looked = self.second(output.levels, regions.boxes)
+            looked: SecondLookOutput = self.second(output.levels, regions.boxes)
             with torch.autocast(device.type, enabled=False):
                 terms |= self._second_terms(looked, regions, truths, weights)
             terms["loss"] = terms["loss"] + terms["verdict"] + terms["correction"]
@@ -288,7 +288,7 @@ class MastDetector(WithPoints, BoxDetector):
         proposals = pad_boxes([one.boxes for one in found], boxes.device)
         first = torch.zeros(proposals.valid.shape, device=boxes.device)
         first[proposals.valid] = torch.cat([one.scores for one in found]).to(first)
-        looked: Looked = self.second(levels, proposals.boxes)
+        looked: SecondLookOutput = self.second(levels, proposals.boxes)
         return looked.boxes, (first * looked.logits.sigmoid()).sqrt()
 
     def _regions(self, output: DenseOutput, truths: Truths, generator: torch.Generator | None) -> Regions:
@@ -303,10 +303,10 @@ class MastDetector(WithPoints, BoxDetector):
         )
 
     def _second_terms(
-        self, looked: Looked, regions: Regions, truths: Truths, weights: Tensor | None
+        self, looked: SecondLookOutput, regions: Regions, truths: Truths, weights: Tensor | None
     ) -> dict[str, Tensor]:
         """The second look's own terms, and L_con on the same regions and vectors."""
-        terms = second_terms(looked, regions, weights)
+        terms = second_look_losses(looked, regions, weights)
         if self.config.contrastive_weight > 0:
             proposals = regions.overlap[:, truths.valid.shape[1] * (1 + self.config.contrastive_positives) :]
             projected = self.projection(looked.vectors.float())

@@ -13,7 +13,7 @@ MAX_BOXES = 300  # after it
 def drop_overlapping(boxes: FloatArray, iou: float) -> BoolArray:
     """Which boxes stay when none may overlap a better one by more: (K, 4), best first → (K,)."""
     size, shared = _sizes(boxes)
-    return _best(shared > iou * (size[:, None] + size[None, :] - shared))
+    return _survivors(shared > iou * (size[:, None] + size[None, :] - shared))
 
 
 def drop_nested(boxes: FloatArray, share: float) -> BoolArray:
@@ -23,7 +23,7 @@ def drop_nested(boxes: FloatArray, share: float) -> BoolArray:
     larger: a phrase round its notes, or a note inside its phrase.
     """
     size, shared = _sizes(boxes)
-    return _best(shared > share * np.minimum(size[:, None], size[None, :]))
+    return _survivors(shared > share * np.minimum(size[:, None], size[None, :]))
 
 
 def _sizes(boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -33,7 +33,7 @@ def _sizes(boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
     return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1), (high - low).clip(0).prod(axis=2)
 
 
-def _best(exclude: BoolArray) -> BoolArray:
+def _survivors(exclude: BoolArray) -> BoolArray:
     """Which rows stay when each drops the later ones that it excludes; one that was dropped drops none."""
     stays = np.ones(len(exclude), dtype=bool)
     for k in range(len(exclude)):

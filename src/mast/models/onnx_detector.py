@@ -175,10 +175,10 @@ class _DetectorGraph(Nodes):
         qkv = np.split(weights[f"{name}.attn.qkv.weight"].T, 3, axis=1)
         biases = np.split(weights[f"{name}.attn.qkv.bias"], 3)
         q, k, v = self.linear_layers(normed, qkv, biases, rounded=rounded)
-        seen = self.own("MultiHeadAttention", q, k, v, num_heads=self.config.encoder.heads)
+        seen = self.add_runtime("MultiHeadAttention", q, k, v, num_heads=self.config.encoder.heads)
         tokens = self.add("Add", tokens, self._layer(seen, f"{name}.attn.proj"))
         hidden = self._layer(self._layer_norm(tokens, f"{name}.norm2"), f"{name}.mlp.fc1")
-        return self.add("Add", tokens, self._layer(self.own("Gelu", hidden), f"{name}.mlp.fc2"))
+        return self.add("Add", tokens, self._layer(self.add_runtime("Gelu", hidden), f"{name}.mlp.fc2"))
 
     def _layer(self, value: str, name: str) -> str:
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
@@ -197,7 +197,7 @@ class _DetectorGraph(Nodes):
         x = self._as_map(self.linear(tokens, reduce, None, rounded=self.rounded), channels, rows, columns)
         small = self._group_norm(x, "adapter.reduce.1", rows * columns, keep="both")
         small = self._residual(small, "adapter.residual", rows * columns, keep="both")
-        finest = self._kept(self._upsampled(small.values), "adapter.upsample", relu=False)
+        finest = self._finish_map(self._upsampled(small.values), "adapter.upsample", relu=False)
         cells = config.finest_grid[0] * config.finest_grid[1]
         finest = self._conv_block(finest, "adapter.separable.0", cells)
         finest = self._conv_block(finest, "adapter.separable.1", cells, keep="both")
@@ -252,7 +252,7 @@ class _DetectorGraph(Nodes):
         """Three convolutions of 3 × 3, 3 × 1 and 1 × 3 are one of 3 × 3, the missing weights being zero."""
         name, weights = f"pyramid.smooth.{level}", self.weights
         rows, columns = self.grids[level]
-        x = self._kept(values, f"{name}.given", relu=False)
+        x = self._finish_map(values, f"{name}.given", relu=False)
         parts = [weights[f"{name}.branches.{k}.0.weight"] for k in range(3)]
         square = [
             np.pad(part, ((0, 0), (0, 0), *(((3 - side) // 2,) * 2 for side in part.shape[2:])))
@@ -263,7 +263,7 @@ class _DetectorGraph(Nodes):
             for part in ("weight", "bias")
         )
         branches = self._convolution(x, f"{name}.branches", np.concatenate(square), None)
-        x = self._kept(
+        x = self._finish_map(
             self._normed(branches, scale, shift, rows * columns),
             f"{name}.branches.norm",
             relu=True,
@@ -272,7 +272,7 @@ class _DetectorGraph(Nodes):
         mixed = self._convolution(
             x, f"{name}.mix", weights[f"{name}.mix.weight"], weights[f"{name}.mix.bias"]
         )
-        return self._kept(self.add("Add", mixed, values), f"{name}.result", relu=False)
+        return self._finish_map(self.add("Add", mixed, values), f"{name}.result", relu=False)
 
     def _head(self, level: _Map, number: int) -> str:
         """(1, 6, cells): classification, the four numbers of a box, centreness."""
@@ -297,7 +297,7 @@ class _DetectorGraph(Nodes):
         def nothing() -> str:
             return self.add("ConstantOfShape", self.sizes(1, 5, rows * columns))
 
-        return self.either(self.add("GreaterOrEqual", best, MIN_SCORE), boxes, nothing)
+        return self.if_else(self.add("GreaterOrEqual", best, MIN_SCORE), boxes, nothing)
 
     def _tower(self, x: _Map, tower: str, last: str, number: int) -> str:
         rows, columns = self.grids[number]
@@ -341,7 +341,7 @@ class _DetectorGraph(Nodes):
         normed = self._normed(values, scale, shift, cells)
         if plus:
             normed = self.add("Add", normed, plus)
-        return self._kept(normed, f"{name}{at}", relu=True, keep=keep)
+        return self._finish_map(normed, f"{name}{at}", relu=True, keep=keep)
 
     def _normed(self, values: str, scale: Weights, shift: Weights, cells: int) -> str:
         channels = len(scale)
@@ -355,7 +355,7 @@ class _DetectorGraph(Nodes):
         arrays = [self.array(scale), self.array(shift), nothing, one]
         return self.add("BatchNormalization", normed, *arrays, epsilon=_GROUP_EPSILON)
 
-    def _kept(self, values: str, name: str, *, relu: bool, keep: _Form = "both") -> _Map:
+    def _finish_map(self, values: str, name: str, *, relu: bool, keep: _Form = "both") -> _Map:
         """A map as the layers after it need it; rounded only where ranges are known.
 
         Rounding to numbers from zero up is a ReLU by itself.
@@ -388,7 +388,7 @@ class _DetectorGraph(Nodes):
         config = self.config
         rows = self.transpose(self.add("Concat", *levels, axis=2), 0, 2, 1)  # (1, R, 6)
         rows = self.reshape(rows, self.n_points, 6)
-        logits, regression, centreness = self.several("Split", 3, rows, self.sizes(1, 4, 1), axis=1)
+        logits, regression, centreness = self.add_multi("Split", 3, rows, self.sizes(1, 4, 1), axis=1)
         score = self.add("Sigmoid", logits)
         if config.centreness_in_score:
             score = self.add("Mul", score, self.add("Sigmoid", centreness))
@@ -396,7 +396,7 @@ class _DetectorGraph(Nodes):
         counts = [rows * columns for rows, columns in self.grids]
         scales = np.repeat(self.weights["head.scales"], counts, axis=0)
         regression = self.add("Mul", regression, self.array(scales))
-        offset, size = self.several("Split", 2, regression, self.sizes(2, 2), axis=1)
+        offset, size = self.add_multi("Split", 2, regression, self.sizes(2, 2), axis=1)
         middle = self.add("Add", self.add("Mul", offset, self.array(strides)), self.array(centres))
         size = self.add("Clip", size, *(self.array(limit) for limit in LOG_SIZE))
         half = self.add("Mul", self.add("Exp", size), self.array(ANCHOR_STRIDES / 2 * strides))

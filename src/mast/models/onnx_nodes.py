@@ -68,9 +68,9 @@ class Nodes:
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node with one output, whose name is given back."""
-        return self.several(kind, 1, *inputs, **attributes)[0]
+        return self.add_multi(kind, 1, *inputs, **attributes)[0]
 
-    def several(
+    def add_multi(
         self, kind: str, n_outputs: int, *inputs: str, domain: str = "", **attributes: Any
     ) -> list[str]:
         """A node with several outputs."""
@@ -79,7 +79,7 @@ class Nodes:
         self._nodes.append(node_message(kind, inputs, outputs, domain, attributes))
         return outputs
 
-    def own(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def add_runtime(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node of ONNX Runtime's own."""
         return self.add(kind, *inputs, domain=_RUNTIME, **attributes)
 
@@ -96,7 +96,7 @@ class Nodes:
             self._arrays.append(array_message(self._known[content], *content))
         return self._known[content]
 
-    def either(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
+    def if_else(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
         """What one of two functions writes, and nothing of the other is computed; both may use values from outside."""
         branches = {"then_branch": self._branch(then), "else_branch": self._branch(otherwise)}
         return self.add("If", condition, **branches)
@@ -132,7 +132,9 @@ class Nodes:
                 self.array(step),
                 self.array(np.zeros(len(step)), np.int8),
             ]
-            return self.own("DynamicQuantizeMatMul", *inputs, *([] if bias is None else [self.array(bias)]))
+            return self.add_runtime(
+                "DynamicQuantizeMatMul", *inputs, *([] if bias is None else [self.array(bias)])
+            )
         product = self.add("MatMul", value, self.array(weight))
         return product if bias is None else self.add("Add", product, self.array(bias))
 
@@ -142,13 +144,13 @@ class Nodes:
         """Several linear layers of the same values, which are rounded once for all of them."""
         if not rounded:
             return [self.linear(value, w, b, rounded=False) for w, b in zip(weights, biases, strict=True)]
-        whole, step, zero = self.several("DynamicQuantizeLinear", 3, value)
+        whole, step, zero = self.add_multi("DynamicQuantizeLinear", 3, value)
         results = []
         for weight, bias in zip(weights, biases, strict=True):
             rows, steps = rounded_weights(weight, axis=1)
             arrays = [self.array(rows, np.int8), step, self.array(steps), zero]
             arrays += [self.array(np.zeros(len(steps)), np.int8), self.array(bias)]
-            results.append(self.own("MatMulIntegerToFloat", whole, *arrays))
+            results.append(self.add_runtime("MatMulIntegerToFloat", whole, *arrays))
         return results
 
     def round(self, value: str, rounding: Rounding) -> str:

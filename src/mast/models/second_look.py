@@ -31,7 +31,7 @@ _CALL_IOU = 0.5  # a region is a call if it overlaps one by this
 _LOG_SIZE = 4.0  # largest correction of a size: 55 times
 
 
-class Looked(NamedTuple):
+class SecondLookOutput(NamedTuple):
     """What a second look says about K regions of each image."""
 
     vectors: Tensor  # (B, K, D)
@@ -83,7 +83,7 @@ class SecondLook(nn.Module):
         ).sum(dim=0)  # (B, K, C, 7, 7)
         return F.relu(self.second(F.relu(self.first(pooled.flatten(2)))))
 
-    def forward(self, levels: Sequence[Tensor], boxes: Tensor) -> Looked:
+    def forward(self, levels: Sequence[Tensor], boxes: Tensor) -> SecondLookOutput:
         """The same → what it says about each region."""
         vectors = self.vectors(levels, boxes)
         correction = self.correction(vectors).float()
@@ -91,7 +91,7 @@ class SecondLook(nn.Module):
         centres = centres + _SHIFT * correction[..., :2] * extents
         half = extents * (_STRETCH * correction[..., 2:]).clamp(max=_LOG_SIZE).exp() / 2
         corrected = torch.cat([centres - half, centres + half], dim=-1)
-        return Looked(vectors, self.verdict(vectors).squeeze(-1).float(), corrected)
+        return SecondLookOutput(vectors, self.verdict(vectors).squeeze(-1).float(), corrected)
 
 
 def choose_regions(
@@ -124,7 +124,9 @@ def choose_regions(
     return Regions(boxes, valid & clear, overlap, true)
 
 
-def second_terms(looked: Looked, regions: Regions, weights: Tensor | None) -> dict[str, Tensor]:
+def second_look_losses(
+    looked: SecondLookOutput, regions: Regions, weights: Tensor | None
+) -> dict[str, Tensor]:
     """Is it a call, over all regions, and GIoU of the corrected box, over the calls."""
     positive = regions.positive
     verdict = F.binary_cross_entropy_with_logits(looked.logits, positive.float(), reduction="none")

@@ -252,7 +252,7 @@ def _build_network(options: DetrOptions) -> Any:
     )
     network = DetrForObjectDetection(config)
     _thaw(network.model.backbone)
-    _start_as_published(network)
+    _init_as_published(network)
     return network
 
 
@@ -269,7 +269,7 @@ def _thaw(backbone: nn.Module) -> None:
     backbone.requires_grad_(True)
 
 
-def _start_as_published(network: Any) -> None:
+def _init_as_published(network: Any) -> None:
     """Xavier in the transformer, N(0, 1) for the queries, PyTorch's own start in the projections around it."""
     for part in (network.model.encoder, network.model.decoder):
         for parameter in part.parameters():

@@ -89,12 +89,12 @@ class Guide(nn.Module):
 
         groups = self.groups if self.training else 1
         boxes = self.start[: groups * self.queries].sigmoid().expand(b, -1, -1)  # (B, S, 4)
-        apart = _groups_apart(groups, self.queries, pictures.device)
+        apart = _group_bias(groups, self.queries, pictures.device)
         states: Tensor | None = None  # (B, S, D): at first what the places say, later what was read there
         logits, found = [], []
         for layer in model.decoder.layers:
             place = self.place(box_features(boxes, grid, self.width))
-            look = look_at(boxes.detach(), grid, self.heads)  # (B, heads, S, L)
+            look = attention_bias(boxes.detach(), grid, self.heads)  # (B, heads, S, L)
             states = layer(
                 place if states is None else states,
                 apart,
@@ -134,7 +134,7 @@ def change_boxes(boxes: Tensor, changes: Tensor) -> Tensor:
     return torch.cat([boxes[..., :2] + changes[..., :2] * sides, sides * stretch], dim=-1)
 
 
-def waves(values: Tensor, n: int) -> Tensor:
+def sinusoids(values: Tensor, n: int) -> Tensor:
     """(…) numbers in tokens → (…, n) sines and cosines of rising wavelength."""
     index = torch.arange(n // 2, device=values.device, dtype=torch.float32)
     angles = values[..., None] * _LONGEST ** (-index / (n // 2))
@@ -143,7 +143,7 @@ def waves(values: Tensor, n: int) -> Tensor:
 
 def token_features(grid: tuple[int, int], width: int, device: torch.device) -> Tensor:
     """(L, D) features of the tokens' positions: half of the width for time, half for frequency."""
-    time, frequency = (waves(torch.arange(n, device=device) + 0.5, width // 2) for n in grid)
+    time, frequency = (sinusoids(torch.arange(n, device=device) + 0.5, width // 2) for n in grid)
     n_time, n_frequency = grid
     both = (
         time[None].expand(n_frequency, -1, -1),
@@ -155,10 +155,10 @@ def token_features(grid: tuple[int, int], width: int, device: torch.device) -> T
 def box_features(boxes: Tensor, grid: tuple[int, int], width: int) -> Tensor:
     """(B, S, 4) boxes → (B, S, 2 D) features of centre and sides."""
     tokens = boxes * send(torch.tensor([*grid, *grid], dtype=boxes.dtype), boxes.device)
-    return waves(tokens, width // 2).flatten(-2)
+    return sinusoids(tokens, width // 2).flatten(-2)
 
 
-def look_at(boxes: Tensor, grid: tuple[int, int], heads: int) -> Tensor:
+def attention_bias(boxes: Tensor, grid: tuple[int, int], heads: int) -> Tensor:
     """The bias of each head's attention around the slots' boxes: (B, S, 4) → (B, heads, S, L).
 
     A box smaller than two tokens is looked at as if it had that size: heads that look at edges see their neighbours.
@@ -178,7 +178,7 @@ def look_at(boxes: Tensor, grid: tuple[int, int], heads: int) -> Tensor:
     return (along[0][..., None, :] + along[1][..., :, None]).flatten(-2)
 
 
-def _groups_apart(groups: int, queries: int, device: torch.device) -> Tensor | None:
+def _group_bias(groups: int, queries: int, device: torch.device) -> Tensor | None:
     """(1, 1, S, S) bias that hides other groups' slots, none where there is one group."""
     if groups == 1:
         return None

@@ -2,7 +2,7 @@
 
 torchvision suppresses overlaps picture by picture, and on a GPU it decides there box after box: 32 pictures of 7,000
 boxes wait for each other in a long line. Which boxes stay can also be found for all of them at the same time, see
-:func:`kept`.
+:func:`nms_mask`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PAIRS = 1 << 26  # of boxes compared at once: 64 million take 2 GB for a moment
 
 
 class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
-    """torchvision's, with proposals chosen by :func:`kept` on a GPU; on a CPU torchvision's own way is faster."""
+    """torchvision's, with proposals chosen by :func:`nms_mask` on a GPU; on a CPU torchvision's own way is faster."""
 
     def filter_proposals(
         self,
@@ -57,7 +57,7 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
             boxes = boxes.gather(1, index[:, :, None].expand(-1, -1, 4))
             large = ((boxes[..., 2:] - boxes[..., :2]) >= self.min_size).all(dim=2)
             best.append(boxes)
-            ranks.append(top.where(kept(boxes, large, self.nms_thresh), -1.0))
+            ranks.append(top.where(nms_mask(boxes, large, self.nms_thresh), -1.0))
         together = torch.cat(ranks, dim=1)
         together, order = together.topk(min(self.post_nms_top_n(), together.shape[1]), dim=1)
         boxes = torch.cat(best, dim=1).gather(1, order[:, :, None].expand(-1, -1, 4))
@@ -66,7 +66,7 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
         return [own[:n] for own, _, n in pairs], [own[:n] for _, own, n in pairs]
 
 
-def kept(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
+def nms_mask(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
     """Greedy non-maximum suppression of many pictures at once.
 
     A box stays if no better box that stays overlaps it. That sentence has one solution: the best box stays, so the
@@ -83,10 +83,10 @@ def kept(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
     """
     at_once = max(1, _PAIRS // max(1, boxes.shape[1] ** 2))
     groups = zip(torch.split(boxes, at_once), torch.split(candidates, at_once), strict=True)
-    return torch.cat([_kept_of(own, may, iou_threshold) for own, may in groups])
+    return torch.cat([_nms_mask(own, may, iou_threshold) for own, may in groups])
 
 
-def _kept_of(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
+def _nms_mask(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
     overlaps = iou(boxes[:, :, None], boxes[:, None]) > iou_threshold  # (B, K, K)
     number = torch.half if boxes.device.type == "cuda" else torch.float
     # (B, K, K) of the better one, the worse one

@@ -21,7 +21,7 @@ from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 
 from mast.errors import MastError, first_line
 from mast.models.baselines.config import ResNetOptions
-from mast.models.damage import refuse_senseless
+from mast.models.damage import refuse_invalid
 from mast.models.map_norm import MapNorm
 
 _STAGES = (1, 2, 3, 4)  # layer1 … layer4, strides 4, 8, 16, 32
@@ -108,7 +108,7 @@ def load_resnet(body: nn.Module, path: Path, options: ResNetOptions) -> str:
         raise MastError(
             f"{path}: holds no tensor conv1.weight; expected the state dict of torchvision's {options.backbone}"
         )
-    refuse_senseless(weights, path)
+    refuse_invalid(weights, path)
     weights = {name: tensor for name, tensor in weights.items() if not name.startswith("fc.")}
     weights["conv1.weight"] = weights["conv1.weight"].sum(dim=1, keepdim=True)
     for name, tensor in expected.items():

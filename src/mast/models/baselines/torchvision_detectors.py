@@ -293,7 +293,7 @@ class FasterRcnnDetector(_ResNetDetector):
             with torch.autocast(device.type, enabled=False):
                 terms = self._proposal_terms(output, targets, weight)
                 chosen, _, labels, wanted = self.roi.select_training_samples(self._proposals(output), targets)
-            logits, deltas = self._look_at(output, chosen)
+            logits, deltas = self._second_stage(output, chosen)
             with torch.autocast(device.type, enabled=False):
                 terms |= _box_terms(logits, deltas, labels, wanted, weight)
         finally:
@@ -307,7 +307,7 @@ class FasterRcnnDetector(_ResNetDetector):
         output: RcnnOutput = self(spectrograms)
         with torch.autocast(spectrograms.device.type, enabled=False):
             proposals = self._proposals(output)
-        logits, deltas = self._look_at(output, proposals)
+        logits, deltas = self._second_stage(output, proposals)
         counts = [len(some) for some in proposals]
         boxes = self._to_cells(self.roi.box_coder.decode(deltas, proposals)[:, 1])  # of the one class
         scores = logits.softmax(dim=1)[:, 1]
@@ -348,7 +348,7 @@ class FasterRcnnDetector(_ResNetDetector):
         )
         return boxes
 
-    def _look_at(self, output: RcnnOutput, regions: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def _second_stage(self, output: RcnnOutput, regions: list[Tensor]) -> tuple[Tensor, Tensor]:
         """The second stage: N regions of all pictures → (N, 2) logits and (N, 2 · 4) deltas, float32."""
         pooled = self.roi.box_roi_pool(output.features, regions, [self._picture] * len(regions))
         logits, deltas = self.roi.box_predictor(self.roi.box_head(pooled))

@@ -9,25 +9,25 @@ from typing import Any
 
 from mast.models.card import ModelCard
 
-_PLACES = ("data", "init", "unlabelled")  # fields of provenance whose relative paths are places, too
+_PATH_FIELDS = ("data", "init", "unlabelled")  # fields of provenance whose relative paths are places, too
 # an absolute path somewhere in a sentence; not the slashes of a URL or of "and/or"
 _ABSOLUTE = re.compile(r"""(?<![\w.:/\\~])(?:~|[A-Za-z]:)?[/\\][^\s'",;()]+""")
 
 
-def without_places(card: ModelCard) -> ModelCard:
+def strip_paths(card: ModelCard) -> ModelCard:
     """The card with every path in its provenance cut down to its last part, also inside sentences.
 
     Paths mean nothing to others, and sometimes say more than their owner would like.
     """
     places = sorted(set(_paths(card.provenance)), key=len, reverse=True)
-    return card.model_copy(update={"provenance": _cut(card.provenance, places)})
+    return card.model_copy(update={"provenance": _strip(card.provenance, places)})
 
 
 def _paths(value: Any, *, place: bool = False) -> Iterator[str]:
     """Every text that is a path: absolute, or relative where a path is expected."""
     if isinstance(value, dict):
         for key, inside in value.items():
-            yield from _paths(inside, place=place or key in _PLACES)
+            yield from _paths(inside, place=place or key in _PATH_FIELDS)
     elif isinstance(value, list | tuple):
         for inside in value:
             yield from _paths(inside, place=place)
@@ -37,11 +37,11 @@ def _paths(value: Any, *, place: bool = False) -> Iterator[str]:
             yield value
 
 
-def _cut(value: Any, places: list[str]) -> Any:
+def _strip(value: Any, places: list[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _cut(inside, places) for key, inside in value.items()}
+        return {key: _strip(inside, places) for key, inside in value.items()}
     if isinstance(value, list | tuple):
-        return [_cut(inside, places) for inside in value]
+        return [_strip(inside, places) for inside in value]
     if not isinstance(value, str):
         return value
     for place in places:

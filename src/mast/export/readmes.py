@@ -50,11 +50,11 @@ def hub_readme(card: ModelCard, name: str) -> str:
         "The repository holds `model.safetensors` (weights; no code is run on loading) and `model.json` (architecture, "
         "front end, normalisation, threshold, calibration, training).",
         "## Training data",
-        _data(about),
+        _training_data(about),
         "## Measured",
-        _measured(card),
+        _measurements(card),
         _thresholds(card),
-        _drawn(card),
+        _habit_note(card),
         "## Limits",
         "\n".join(f"- {limit}" for limit in _limits(card)),
         "## Licence",
@@ -90,23 +90,23 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         f"{box_difference:.1g} cells.",
         "Where windows overlap, `mast detect` joins the pieces of an event that a window's edge cuts; the script only "
         "keeps the better of two boxes.",
-        _not_drawn(card),
+        _missing_habit_note(card),
         "## The model",
-        _data(card.provenance),
-        _measured(card),
+        _training_data(card.provenance),
+        _measurements(card),
         "\n".join(f"- {limit}" for limit in _limits(card)),
         f"Licence: {card.licence or 'not stated; ask whoever trained it'}.",
     ]
     return "\n\n".join(part for part in words if part) + "\n"
 
 
-def _drawn(card: ModelCard) -> str:
+def _habit_note(card: ModelCard) -> str:
     if card.habit is None or card.habit.changes_nothing:
         return ""
     return f"It draws {card.habit}; `mast detect --box all` gives its boxes as they are."
 
 
-def _not_drawn(card: ModelCard) -> str:
+def _missing_habit_note(card: ModelCard) -> str:
     if card.habit is None or card.habit.changes_nothing:
         return ""
     return (
@@ -131,12 +131,12 @@ def _front_matter(card: ModelCard) -> str:
     return "\n".join(["---", *lines, "---", "", ""])
 
 
-def _data(about: Mapping[str, Any]) -> str:
+def _training_data(about: Mapping[str, Any]) -> str:
     data = about.get("data")
     return f"Trained on: {data if isinstance(data, str) else json.dumps(data)}." if data else "Not stated."
 
 
-def _measured(card: ModelCard) -> str:
+def _measurements(card: ModelCard) -> str:
     metrics = card.provenance.get("metrics")
     known = {name: metrics[key] for key, name in _METRICS.items() if key in metrics} if metrics else {}
     if not known:
