@@ -29,7 +29,7 @@ from mast.events import BOX_COLUMNS, boxes_of
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 from mast.loaded_model import LoadedModel
 from mast.models.boxes import iou, pad_boxes, pool_boxes
-from mast.training.chosen_chunks import Chunks, in_order
+from mast.training.chosen_chunks import Chunks, ordered_batches
 from mast.training.machine import Machine
 from mast_studies.embedding_tables import EmbeddedTables, Way
 from mast_studies.mel_statistics import mel_statistics
@@ -106,7 +106,7 @@ class Encoders:
         of_chunks: dict[Way, list[Vectors]] = {}
         of_boxes: dict[Way, list[Vectors]] = {}
         done = 0
-        for batch in in_order(chunks, batch_size=batch_size, workers=self._workers):
+        for batch in ordered_batches(chunks, batch_size=batch_size, workers=self._workers):
             rows = slice(done, done + len(batch.waveforms))
             done = rows.stop
             whole, inside = self._embed_batch(batch, by_chunk[rows], frames[rows])

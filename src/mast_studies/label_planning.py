@@ -45,7 +45,7 @@ from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
-from mast.training.recipe import BOOKKEEPING, Recipe, load_recipe, parse_override, remember_recipe
+from mast.training.recipe import BOOKKEEPING, Recipe, check_and_save_recipe, load_recipe, parse_override
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.collect import training_records
@@ -228,7 +228,7 @@ def measure(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path
         "strategy": strategy,
         "chunks": budget,
     }
-    remember_recipe(recipe, run, about=about)  # refuses a half-finished run with other settings
+    check_and_save_recipe(recipe, run, about=about)  # refuses a half-finished run with other settings
     began = time.perf_counter()
     job = DetectorRun(recipe, machine, run, about, Start.find(encoder), planning_run.seed, plan=recipe.train)
     fit_detector(learn, planning_run.chunks("val"), job)

@@ -25,7 +25,7 @@ from mast.loaded_model import LoadedModel
 from mast.models.card import WEIGHTS, load_card
 from mast.models.find import is_model_name
 from mast.runs import refuse_other_inputs
-from mast.training.chunk_scores import look_at
+from mast.training.chunk_scores import detect_by_plan
 from mast.training.machine import prepare_machine
 from mast.training.recipe import BOOKKEEPING
 from mast.version import commit
@@ -174,7 +174,7 @@ class Runner:
             if self.source.whole:
                 measured = self._measure_whole_recordings(system, model_folder, part)
             else:
-                measured = look_at(
+                measured = detect_by_plan(
                     model, self.training_runs.chunks[part], plan, machine, nms_iou=plan.nms_iou
                 )
                 measured = replace(measured, threshold=model.card.thresholds["score"])

@@ -40,8 +40,8 @@ from mast.training.recipe import (
     Recipe,
     SelfTrainRecipe,
     TrainRecipe,
+    check_and_save_recipe,
     load_recipe,
-    remember_recipe,
 )
 from mast.training.start import Start
 from mast_studies.found import NOT_TESTS, Trial
@@ -290,7 +290,7 @@ class TrainingRuns:
             "split": self.source.division.model_dump(mode="json"),
             "chunks": len(learn),
         }
-        remember_recipe(recipe, run, about=about)
+        check_and_save_recipe(recipe, run, about=about)
         job = DetectorRun(recipe, machine, run, about, Start.find(init), self.seed, plan=recipe.train)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 

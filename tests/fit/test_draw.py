@@ -27,7 +27,7 @@ from mast.models.checkpoint import save_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import look_at
+from mast.training.chunk_scores import detect_by_plan
 
 SONGS = Habit(join_s=0.1)
 Fit = Callable[..., Fitted]
@@ -83,14 +83,14 @@ def finds(monkeypatch: pytest.MonkeyPatch, *, notes_of: Callable[[Path], bool]) 
 
     def found(model: LoadedModel, chunks: Chunks, *how: Any, **given: Any) -> PartTables:
         assert model.card.habit is None  # boxes as the model gives them
-        measured = look_at(model, chunks, *how, **given)
+        measured = detect_by_plan(model, chunks, *how, **given)
         truth = measured.truth.assign(score=0.9)
         middle = (truth["start_s"] + truth["end_s"]) / 2
         notes = [truth.assign(end_s=middle - 0.04), truth.assign(start_s=middle + 0.04)]
         events = pd.concat(notes, ignore_index=True) if notes_of(model.folder) else truth
         return replace(measured, found=as_events(events))
 
-    monkeypatch.setattr(draw, "look_at", found)
+    monkeypatch.setattr(draw, "detect_by_plan", found)
 
 
 def test_a_trained_model_keeps_the_habit_that_validation_shows(
@@ -108,7 +108,7 @@ def test_a_trained_model_keeps_the_habit_that_validation_shows(
     said = "train: the model draws whole calls, joined over gaps of up to 0.1 s (validation F1 1.000, 0.000 without)"
     assert said in told
     # what is done is not done again
-    monkeypatch.setattr(draw, "look_at", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(draw, "detect_by_plan", lambda *_, **__: pytest.fail("measured again"))
     again: list[str] = []
     fit(messages=again)
     assert "train-habit: nothing has changed, skipped" in again

@@ -39,7 +39,7 @@ from mast.reports.fit_figures import (
 )
 from mast.reports.fit_report import _lead, _use
 from mast.reports.html_page import picture
-from mast.training.part_list import Unused
+from mast.training.part_list import UnusedBoxes
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)
 
@@ -130,7 +130,7 @@ def test_every_headline_has_its_interval_and_few_recordings_a_warning(recordings
         main_part="test",
         datasets=[("labelled", data)],
         labelled=data,
-        unused=Unused(0, ""),
+        unused=UnusedBoxes(0, ""),
         verdict="",
     )
     text = str(_lead(cast("Any", story)))
@@ -141,7 +141,7 @@ def test_every_headline_has_its_interval_and_few_recordings_a_warning(recordings
     assert (f"These figures rest on {recordings} recordings." in text) == warned
     boxes = len(data.annotations.events)
     assert f"<b>{boxes}</b>boxes by experts" in text.replace("<span>", "").replace("</span>", "")
-    story.unused = Unused(1, "1 box is not used")
+    story.unused = UnusedBoxes(1, "1 box is not used")
     assert f"<b>{boxes - 1}</b>of {boxes} expert’s box" in str(_lead(cast("Any", story))).replace(
         "<span>", ""
     )

@@ -28,7 +28,7 @@ from mast.selftrain import adaptation as adapting
 from mast.selftrain.adaptation import PSEUDO, adapt, chunks_to_learn
 from mast.selftrain.pseudo import PseudoLabels
 from mast.selftrain.unlabelled import without_labels
-from mast.training.chosen_chunks import in_order, unlabelled_chunks
+from mast.training.chosen_chunks import ordered_batches, unlabelled_chunks
 from mast.training.effort import Rates
 
 THRESHOLD = 0.45
@@ -67,7 +67,7 @@ def _n_boxes(folder: Path, tones: Path, threshold: float) -> int:
     model = LoadedModel.load(folder, device="cpu")
     return sum(
         int((found.scores >= threshold).sum())
-        for batch in in_order(chunks, batch_size=8)
+        for batch in ordered_batches(chunks, batch_size=8)
         for found in model.detect(batch.waveforms, score_threshold=0.01)
     )
 

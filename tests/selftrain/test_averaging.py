@@ -15,7 +15,7 @@ from mast.models.checkpoint import load_checkpoint
 from mast.selftrain import averaging
 from mast.selftrain.averaging import average_rounds
 from mast.training.chosen_chunks import labelled_chunks
-from mast.training.chunk_scores import chunk_metrics, look_at
+from mast.training.chunk_scores import chunk_metrics, detect_by_plan
 from mast.training.machine import prepare_machine
 
 
@@ -38,7 +38,7 @@ def test_every_round_counts_alike(tones: Path, tmp_path: Path, monkeypatch: pyte
             torch.testing.assert_close(kept, sum(end[name] for end in ends) / 3)
     # threshold and metrics are those of the mean, not of a round
     again = LoadedModel.load(tmp_path / "mean-3" / "best", device=machine.device, precision=machine.precision)
-    measured = chunk_metrics(look_at(again, held, plan, machine, nms_iou=plan.nms_iou))
+    measured = chunk_metrics(detect_by_plan(again, held, plan, machine, nms_iou=plan.nms_iou))
     assert measured == pytest.approx(metrics, abs=1e-3)
     assert card.thresholds["score"] == metrics["threshold"] != 0.9
     assert card.calibration is not None

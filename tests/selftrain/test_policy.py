@@ -146,7 +146,7 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
     names[4:] = names[:4]  # the same names in the other folder are other recordings
     table = pd.DataFrame({"recording": names, "start_s": 0.0, "site": "", "root": roots})
     batches = [SimpleNamespace(waveforms=rows) for rows in torch.arange(n_chunks).split(3)]
-    monkeypatch.setattr(pseudo, "in_order", lambda *a, **k: batches)
+    monkeypatch.setattr(pseudo, "ordered_batches", lambda *a, **k: batches)
     fixed: Any = (detector, SimpleNamespace(table=table, __len__=lambda: n_chunks))
     events = pseudo.pseudo_label(*fixed, recipe, threshold=0.1, source="pseudo-1")
     trust = Trust(Calibration(), precision=0.55)  # a score is its own probability

@@ -29,7 +29,7 @@ from mast.selftrain.labelling import TOGETHER
 from mast.selftrain.pseudo import CELLS, HEARD
 from mast.selftrain.unlabelled import sample_chunks
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.chunk_scores import chunk_metrics, look_at
+from mast.training.chunk_scores import chunk_metrics, detect_by_plan
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.loop import Result
 from mast.training.machine import prepare_machine
@@ -128,7 +128,7 @@ def test_teachers_label_every_round_together_with_the_model(tones: Path, tmp_pat
         together = json.loads((seen.out / f"round-{number}" / TOGETHER).read_text(encoding="utf-8"))
         assert labeller.threshold == together["threshold"]
         committee = Committee([machine.load(folder) for folder in (model, *teachers)])
-        measured = chunk_metrics(look_at(committee, held, stage, machine, nms_iou=stage.nms_iou))
+        measured = chunk_metrics(detect_by_plan(committee, held, stage, machine, nms_iou=stage.nms_iou))
         assert labeller.threshold == pytest.approx(measured["threshold"], abs=1e-3)
     assert seen.stages[0].run.start.path == seen.init
     assert seen.stages[0].run.about["teachers"] == [str(folder) for folder in teachers]

@@ -15,12 +15,12 @@ from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.features.logmel import LogMel
 from mast.training.chosen_chunks import (
+    cached_normalisation,
     decode_once,
     decoded_chunks,
     hold_out,
-    in_order,
     labelled_chunks,
-    normalisation_of,
+    ordered_batches,
     unlabelled_chunks,
 )
 from mast.training.machine import prepare_machine
@@ -41,7 +41,7 @@ def test_decoded_chunks_give_the_same_batches(tones: Path) -> None:
             assert one.dtype == other.dtype
         else:
             assert one == other
-    read, kept = (list(in_order(some, batch_size=7)) for some in (chunks, held))
+    read, kept = (list(ordered_batches(some, batch_size=7)) for some in (chunks, held))
     assert [batch.counts for batch in read] == [batch.counts for batch in kept]
     assert torch.equal(torch.cat([b.waveforms for b in read]), torch.cat([b.waveforms for b in kept]))
 
@@ -184,9 +184,9 @@ def test_padding_does_not_count_in_the_statistics(tmp_path: Path) -> None:
         sf.write(tmp_path / f"clip{k}.wav", sound, FRONT_END.sample_rate, subtype="FLOAT")
     learn, held = hold_out(unlabelled_chunks([tmp_path], FRONT_END), FRONT_END, share=0.25, seed=0)
     recipe = small_recipe()
-    found = normalisation_of([learn, held], recipe, prepare_machine(recipe), tmp_path)
+    found = cached_normalisation([learn, held], recipe, prepare_machine(recipe), tmp_path)
     frames = LogMel(FRONT_END)(torch.from_numpy(sounds).float())  # (4, T, F), all of it sound
     assert found.mean == pytest.approx(float(frames.mean()), abs=0.1)
     assert found.std == pytest.approx(float(frames.std()), rel=0.1)
-    again = normalisation_of([], recipe, prepare_machine(recipe), tmp_path)
+    again = cached_normalisation([], recipe, prepare_machine(recipe), tmp_path)
     assert again == found  # read, not computed

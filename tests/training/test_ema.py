@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from mast.training.ema import Ema, averaged, clone_weights
+from mast.training.ema import Ema, average_weights, clone_weights
 
 
 def test_follows_by_the_formula() -> None:
@@ -32,7 +32,7 @@ def test_a_mean_with_other_weights_leaves_both_as_they_were() -> None:
     first, second = (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)) for _ in range(2))
     second[1].num_batches_tracked += 7
     before, own = clone_weights(first), clone_weights(second)
-    mixed = averaged(second, before, 0.25)
+    mixed = average_weights(second, before, 0.25)
     for name, value in mixed.state_dict().items():
         expected = 0.25 * before[name] + 0.75 * own[name] if value.is_floating_point() else own[name]
         torch.testing.assert_close(value, expected)

@@ -18,7 +18,7 @@ from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import train_detector
-from mast.training.learnt_before import fingerprint, keep_apart, labelled_sound
+from mast.training.learnt_before import avoid_leakage, fingerprint, labelled_sound
 
 
 def start_that_learnt_from(folder: Path, dataset: Dataset, names: Sequence[str], end_s: float = 11.0) -> Path:
@@ -75,14 +75,14 @@ def test_recordings_that_the_start_learnt_from_stay_in_training(tones: Path, tmp
     own = sorted(usual)[:1] + sorted(set(dataset.boxed_recordings) - usual)[:2]
     start = start_that_learnt_from(tmp_path / "a", dataset, own)
     said: list[str] = []
-    divided = keep_apart(dataset, [start], FRONT_END, say=said.append)
+    divided = avoid_leakage(dataset, [start], FRONT_END, say=said.append)
     held = held_back(divided)
     assert held
     assert not held & set(own)
     assert set(own) <= set(labelled_chunks(divided, FRONT_END)["train"].table["recording"])
     assert "was trained on 3 of these 8 recordings, so they stay in training; held back are" in said[0]
     assert "for validation" in said[0]
-    again = keep_apart(divided, [start], FRONT_END, say=said.append)
+    again = avoid_leakage(divided, [start], FRONT_END, say=said.append)
     assert again is divided  # nothing left to say
     assert len(said) == 1
 
@@ -92,7 +92,7 @@ def test_whatever_it_learnt_from_validation_gets_boxes(tones: Path, tmp_path: Pa
     dataset = load_dataset(tones)
     usual = sorted(held_back(dataset) & set(dataset.boxed_recordings))
     own = [*usual, *sorted(set(dataset.boxed_recordings) - set(usual))][:n_learnt]
-    divided = keep_apart(dataset, [start_that_learnt_from(tmp_path / "a", dataset, own)], FRONT_END)
+    divided = avoid_leakage(dataset, [start_that_learnt_from(tmp_path / "a", dataset, own)], FRONT_END)
     parts = labelled_chunks(divided, FRONT_END)
     assert not held_back(divided) & set(own)
     assert parts["val"].n_boxes
@@ -105,11 +105,11 @@ def test_nothing_changes_where_nothing_of_it_is_held_back(tones: Path, tmp_path:
     dataset = load_dataset(tones)
     others = sorted(set(dataset.boxed_recordings) - held_back(dataset))
     start = start_that_learnt_from(tmp_path / "a", dataset, others)
-    assert keep_apart(dataset, [start], FRONT_END, say=pytest.fail) is dataset
+    assert avoid_leakage(dataset, [start], FRONT_END, say=pytest.fail) is dataset
     unknown = save_small_detector(tmp_path / "b", score=0.3)
-    assert keep_apart(dataset, [unknown], FRONT_END, say=pytest.fail) is dataset
+    assert avoid_leakage(dataset, [unknown], FRONT_END, say=pytest.fail) is dataset
     before = start_that_learnt_from(tmp_path / "c", dataset, sorted(held_back(dataset)), end_s=0.01)
-    assert keep_apart(dataset, [before], FRONT_END, say=pytest.fail) is dataset  # not that part of it
+    assert avoid_leakage(dataset, [before], FRONT_END, say=pytest.fail) is dataset  # not that part of it
 
 
 def test_what_somebody_divided_is_refused_rather_than_changed(tones: Path, tmp_path: Path) -> None:
@@ -121,22 +121,22 @@ def test_what_somebody_divided_is_refused_rather_than_changed(tones: Path, tmp_p
         MastError,
         match=r"1 recording that would be held back.*set the column split of recordings.csv to train",
     ):
-        keep_apart(chosen, [start], FRONT_END)
+        avoid_leakage(chosen, [start], FRONT_END)
     fine = with_column(dataset, **{names[1]: "val"})
-    assert keep_apart(fine, [start], FRONT_END) is fine
+    assert avoid_leakage(fine, [start], FRONT_END) is fine
     split = SplitConfig(fractions=(0.1, 0.9, 0.0))
     leaking = start_that_learnt_from(tmp_path / "b", dataset, sorted(held_back(dataset, split)))
     with pytest.raises(MastError, match="that would be held back"):
-        keep_apart(dataset, [leaking], FRONT_END, split=split)
+        avoid_leakage(dataset, [leaking], FRONT_END, split=split)
     by_chunk = SplitConfig(by="chunk")  # leaks on purpose, as in the paper
-    assert keep_apart(dataset, [leaking], FRONT_END, split=by_chunk) is dataset
+    assert avoid_leakage(dataset, [leaking], FRONT_END, split=by_chunk) is dataset
 
 
 def test_a_start_that_learnt_from_everything_is_refused(tones: Path, tmp_path: Path) -> None:
     dataset = load_dataset(tones)
     start = start_that_learnt_from(tmp_path / "a", dataset, dataset.boxed_recordings)
     with pytest.raises(MastError, match="was trained on every recording with boxes"):
-        keep_apart(dataset, [start], FRONT_END)
+        avoid_leakage(dataset, [start], FRONT_END)
 
 
 def test_other_sites_stay_what_they_are(tones: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_other_sites_stay_what_they_are(tones: Path, tmp_path: Path) -> None:
     names = dataset.boxed_recordings
     dataset = with_column(dataset, **{names[0]: "site_ood", names[1]: "train"})
     own = sorted(held_back(dataset))
-    divided = keep_apart(dataset, [start_that_learnt_from(tmp_path / "a", dataset, own)], FRONT_END)
+    divided = avoid_leakage(dataset, [start_that_learnt_from(tmp_path / "a", dataset, own)], FRONT_END)
     parts = divided.recordings.set_index("file")["split"]
     assert parts[names[0]] == "site_ood"
     assert set(parts[own]) == {"train"}
@@ -175,7 +175,7 @@ def test_each_detector_keeps_what_it_and_its_starts_have_learnt_from(tones: Path
     train_detector(tones, tmp_path / "b", recipe, init=tmp_path / "a")
     told = load_card(tmp_path / "b" / "best").provenance[LEARNT_FROM]
     assert told.pop("0123") == [[0.0, 60.0]]
-    divided = keep_apart(load_dataset(tones), [tmp_path / "a" / "best"], FRONT_END)
+    divided = avoid_leakage(load_dataset(tones), [tmp_path / "a" / "best"], FRONT_END)
     held = {fingerprint(tones / "audio" / name) for name in held_back(divided)}
     assert learnt < set(told)
     assert held

@@ -10,7 +10,7 @@ from mast.data.recordings import load_dataset
 from mast.data.splits import SplitConfig
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import train_detector
-from mast.training.part_list import PART_LIST, list_parts, parts_in_words, unused_boxes
+from mast.training.part_list import PART_LIST, describe_parts, list_parts, unused_boxes
 
 
 def test_a_run_lists_its_parts_and_the_column_split_repeats_them(tones: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_parts_are_counted_in_words() -> None:
         ("c", "test", 0.0, 1.0, 0),
     ]
     table = pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"])
-    assert parts_in_words(table) == (
+    assert describe_parts(table) == (
         "1 recording with 2 boxes trains, 1 recording with 0 boxes is held back for testing, "
         "1 recording with 4 boxes is site_ood"
     )

@@ -7,7 +7,7 @@ import pytest
 
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
-from mast.training.recipe import PRESETS, Recipe, load_recipe, parse_override, remember_recipe
+from mast.training.recipe import PRESETS, Recipe, check_and_save_recipe, load_recipe, parse_override
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -107,37 +107,37 @@ def test_overrides_from_the_command_line() -> None:
 def test_settings_that_are_damaged_are_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "recipe.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"recipe\.json: is damaged.*delete"):
-        remember_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
+        check_and_save_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
 
 
 def test_a_run_refuses_other_settings(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    remember_recipe(load_recipe("tiny"), run, about={"seed": 0})
-    remember_recipe(load_recipe("tiny"), run, about={"seed": 0})
+    check_and_save_recipe(load_recipe("tiny"), run, about={"seed": 0})
+    check_and_save_recipe(load_recipe("tiny"), run, about={"seed": 0})
     with pytest.raises(
         ConfigError, match=r"was made with other settings \(recipe\.train\.epochs was 12, now 9"
     ):
-        remember_recipe(load_recipe("tiny", {"train.epochs": 9}), run, about={"seed": 0})
+        check_and_save_recipe(load_recipe("tiny", {"train.epochs": 9}), run, about={"seed": 0})
     with pytest.raises(ConfigError, match="seed was 0, now 1"):
-        remember_recipe(load_recipe("tiny"), run, about={"seed": 1})
+        check_and_save_recipe(load_recipe("tiny"), run, about={"seed": 1})
     assert json.loads((run / "recipe.json").read_text())["seed"] == 0  # what was refused is not remembered
 
 
 def test_a_run_begins_in_no_folder_with_somebodys_files(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()  # ours
-    remember_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
+    check_and_save_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
     (tmp_path / "recipe.json").unlink()
     (tmp_path / "best").mkdir()
     with pytest.raises(ConfigError, match="holds files but no run of mast; choose a new folder"):
-        remember_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
+        check_and_save_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
     assert not (tmp_path / "recipe.json").exists()
 
 
 def test_a_run_resumes_with_other_workers(tmp_path: Path) -> None:
     """They change nothing that is learnt."""
-    remember_recipe(load_recipe("tiny"), tmp_path, about={})
+    check_and_save_recipe(load_recipe("tiny"), tmp_path, about={})
     changed = load_recipe("tiny", {"workers": 3, "compile": False, "train.save_every_s": 9.0})
-    remember_recipe(changed, tmp_path, about={})
+    check_and_save_recipe(changed, tmp_path, about={})
 
 
 def test_a_recipe_keeps_the_band_that_was_asked_for() -> None:
@@ -156,9 +156,9 @@ def test_a_run_of_before_recipes_kept_their_band_is_continued(tmp_path: Path) ->
     fish = load_recipe("tiny", {"band_hz": 2_000})
     older = {"recipe": fish.model_dump(mode="json", exclude={"band_hz"})}
     (tmp_path / "recipe.json").write_text(json.dumps(older))
-    remember_recipe(fish, tmp_path, about={})
+    check_and_save_recipe(fish, tmp_path, about={})
     with pytest.raises(ConfigError, match=r"high_hz was 2000\.0, now 8000\.0"):
-        remember_recipe(load_recipe("tiny"), tmp_path, about={})
+        check_and_save_recipe(load_recipe("tiny"), tmp_path, about={})
 
 
 def test_none_switches_gradual_unfreezing_off(tmp_path: Path) -> None:

@@ -39,12 +39,12 @@ from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
-from mast.training.helped import against_start, learnt_from
 from mast.training.learnt_before import fingerprint
 from mast.training.loop import Result
 from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
+from mast.training.start_comparison import compare_with_start, learnt_from
 
 STATISTICS = Normalisation(mean=-7.0, std=3.0)
 
@@ -92,8 +92,8 @@ def test_a_start_is_measured_in_the_band_of_the_run(
         heard.append(model.front_end)
         return detect_chunks(model, chunks)
 
-    monkeypatch.setattr("mast.training.helped.look_at", listen)
-    before, after, finding = against_start(load_dataset(tones), trained, Start.find(start), slow)
+    monkeypatch.setattr("mast.training.start_comparison.detect_by_plan", listen)
+    before, after, finding = compare_with_start(load_dataset(tones), trained, Start.find(start), slow)
     assert heard == [slow.front_end, slow.front_end]
     assert before.as_lists() == after.as_lists()  # the same weights
     assert finding is Finding.NOT_BETTER
@@ -148,7 +148,9 @@ def test_the_command_says_that_training_did_not_help(
         rest = [[0, 0, 1]] * 4
         before, after = (Tally.of([[right, 100, boxes - 4], *rest]) for right in (26, trained))
         found = (before, after, compare_tallies(after, before))
-        monkeypatch.setattr("mast.training.helped.against_start", lambda *_, found=found, **__: found)
+        monkeypatch.setattr(
+            "mast.training.start_comparison.compare_with_start", lambda *_, found=found, **__: found
+        )
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
         assert "trained, each at its own threshold" not in shown if said is None else said in shown
         # 0.3 of the raw scores, in those that detect gives
@@ -169,11 +171,11 @@ def finished(run: Path, data: Path) -> None:
 def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:
     recipe = small_recipe(train__lr=2e-3, train__min_lr=1e-4, train__start_lr_multiplier=0.05)
     start = saved(tmp_path / "start", detector_of(recipe))
-    gentle = Start.find(start).gentle(recipe)
+    gentle = Start.find(start).gentle_plan(recipe)
     assert (gentle.lr, gentle.min_lr) == (pytest.approx(1e-4), pytest.approx(5e-6))
-    assert Start().gentle(recipe) == recipe.train
+    assert Start().gentle_plan(recipe) == recipe.train
     other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
-    assert Start.find(other).gentle(recipe) == recipe.train  # only the encoder of it is taken
+    assert Start.find(other).gentle_plan(recipe) == recipe.train  # only the encoder of it is taken
 
 
 @pytest.mark.parametrize("ema_decay", [0.0, 0.9])
@@ -201,9 +203,9 @@ def test_no_mean_where_some_weights_are_new(tmp_path: Path) -> None:
     recipe = small_recipe(train__start_share=0.5)
     own = saved(tmp_path / "start", detector_of(recipe))
     other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
-    assert Start.find(own).gentle(recipe).start_share == 0.5
-    assert Start.find(other).gentle(recipe).start_share == 0
-    assert Start().gentle(recipe).start_share == 0
+    assert Start.find(own).gentle_plan(recipe).start_share == 0.5
+    assert Start.find(other).gentle_plan(recipe).start_share == 0
+    assert Start().gentle_plan(recipe).start_share == 0
 
 
 def test_few_boxes_are_averaged_with_the_start(tones: Path, tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -
     without = small_recipe(train__detector__contrastive_weight=0.0)
     torch.manual_seed(8)
     model = MastDetector(detector_of(without))
-    note, normalisation = Start.find(start).fill(model, without), Start.find(start).normalisation
+    note, normalisation = Start.find(start).load_into(model, without), Start.find(start).normalisation
     expected = load_checkpoint(start).model.state_dict()
     assert dict.fromkeys(model.state_dict(), True) == {
         name: bool(torch.equal(tensor, expected[name])) for name, tensor in model.state_dict().items()
@@ -298,13 +300,13 @@ def test_a_detail_path_is_put_beside_a_trained_detector(tmp_path: Path) -> None:
     plain, with_detail = small_recipe(), small_recipe(train__detector__detail=8)
     start = saved(tmp_path / "start", detector_of(plain))
     model = MastDetector(detector_of(with_detail)).eval()
-    note = Start.find(start).fill(model, with_detail)
+    note = Start.find(start).load_into(model, with_detail)
     assert "new detail path" in note
     old = load_checkpoint(start).model.eval()
     sound = torch.randn(2, 1, *model.chunk)
     torch.testing.assert_close(model(sound).logits, old(sound).logits)
     back = saved(tmp_path / "back", detector_of(with_detail))
-    note = Start.find(back).fill(MastDetector(detector_of(plain)), plain)
+    note = Start.find(back).load_into(MastDetector(detector_of(plain)), plain)
     assert note.startswith("encoder of")  # a detector that leant on its path is none without it
 
 
@@ -312,24 +314,24 @@ def test_shape_and_front_end_come_from_the_detector(tmp_path: Path) -> None:
     own = detector_of(small_recipe())
     start = saved(tmp_path / "start", own)
     preset = load_recipe("small")  # another size, 128 bins, longer chunks
-    adopted = Start.find(start).adopted(preset)
+    adopted = Start.find(start).adapt_recipe(preset)
     assert adopted.front_end == FRONT_END
     found = detector_of(adopted)
     for field in ("encoder", "adapter", "channels", "levels", "head_convs"):
         assert getattr(found, field) == getattr(own, field), field
     assert adopted.train.lr == preset.train.lr  # how it is trained is the preset's
     model = MastDetector(found)
-    assert "all weights" in Start.find(start).fill(model, adopted)
+    assert "all weights" in Start.find(start).load_into(model, adopted)
 
 
 def test_another_band_plays_the_sound_at_another_speed(tmp_path: Path) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
     fish = load_recipe("tiny", {"band_hz": 2_000})
-    adopted = Start.find(start).adopted(fish)
+    adopted = Start.find(start).adapt_recipe(fish)
     assert adopted.front_end.sample_rate == 4_000
     assert adopted.front_end.chunk_s == pytest.approx(4 * FRONT_END.chunk_s)
     assert adopted.front_end.n_bins == FRONT_END.n_bins
-    note = Start.find(start).fill(MastDetector(detector_of(adopted)), adopted)
+    note = Start.find(start).load_into(MastDetector(detector_of(adopted)), adopted)
     assert note.startswith("all weights")
 
 
@@ -341,55 +343,55 @@ def test_another_band_is_refused_for_what_was_pretrained(tmp_path: Path) -> None
     )
     save_checkpoint(tmp_path / "mae", MaskedAutoencoder(recipe.autoencoder), card)
     slow = small_recipe(front_end=FRONT_END.at_band(2_000).model_dump())
-    assert Start.find(tmp_path / "mae").adopted(slow) is slow
+    assert Start.find(tmp_path / "mae").adapt_recipe(slow) is slow
     with pytest.raises(ConfigError, match="was trained on a front end for 20–8000 Hz"):
-        Start.find(tmp_path / "mae").fill(MastDetector(detector_of(slow)), slow)
+        Start.find(tmp_path / "mae").load_into(MastDetector(detector_of(slow)), slow)
 
 
 def test_a_front_end_set_by_hand_is_kept_and_must_fit(tmp_path: Path) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
     other = small_recipe(front_end={**FRONT_END.model_dump(), "hop_samples": 80})
-    assert Start.find(start).adopted(other).front_end == other.front_end
+    assert Start.find(start).adapt_recipe(other).front_end == other.front_end
     with pytest.raises(ConfigError, match="use the same front end"):
-        Start.find(start).fill(MastDetector(detector_of(other)), other)
+        Start.find(start).load_into(MastDetector(detector_of(other)), other)
 
 
 def test_a_shape_set_by_hand_takes_the_encoder_alone(tmp_path: Path) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
     other = small_recipe(train__detector__channels=64)
-    assert Start.find(start).adopted(other) == other
-    assert Start.find(start).fill(MastDetector(detector_of(other)), other) == f"encoder of {start}"
+    assert Start.find(start).adapt_recipe(other) == other
+    assert Start.find(start).load_into(MastDetector(detector_of(other)), other) == f"encoder of {start}"
 
 
 def test_whether_boxes_may_nest_comes_from_the_detector_unless_set(tmp_path: Path) -> None:
     plain = small_recipe()
     start = saved(tmp_path / "start", detector_of(small_recipe(train__detector__nested=0.8)))
-    assert detector_of(Start.find(start).adopted(plain)).nested == 0.8
-    assert "all weights" in Start.find(start).fill(MastDetector(detector_of(plain)), plain)
+    assert detector_of(Start.find(start).adapt_recipe(plain)).nested == 0.8
+    assert "all weights" in Start.find(start).load_into(MastDetector(detector_of(plain)), plain)
     told = small_recipe(train__detector__nested=1.0)
-    assert detector_of(Start.find(start).adopted(told)).nested == 1.0
+    assert detector_of(Start.find(start).adapt_recipe(told)).nested == 1.0
     back = saved(tmp_path / "back", detector_of(plain))
-    assert detector_of(Start.find(back).adopted(plain)).nested == 1.0
+    assert detector_of(Start.find(back).adapt_recipe(plain)).nested == 1.0
 
 
 def test_recipes_stay_as_they_are_without_a_detector_to_start_from(tmp_path: Path) -> None:
     recipe = small_recipe()
-    assert Start().adopted(recipe) is recipe
+    assert Start().adapt_recipe(recipe) is recipe
     (tmp_path / "weights.pth").write_bytes(b"")
-    assert Start.find(tmp_path / "weights.pth").adopted(recipe) is recipe
+    assert Start.find(tmp_path / "weights.pth").adapt_recipe(recipe) is recipe
     with pytest.raises(MastError, match="holds no model"):
         Start.find(tmp_path)
     start = saved(tmp_path / "start", detector_of(recipe))
     baseline = load_recipe("small", {"model": "fcos"})
-    assert Start.find(start).adopted(baseline) is baseline
-    assert Start.find(start).adopted(recipe) == recipe  # fits already
+    assert Start.find(start).adapt_recipe(baseline) is baseline
+    assert Start.find(start).adapt_recipe(recipe) == recipe  # fits already
 
 
 def test_without_a_band_the_start_keeps_its_own(tmp_path: Path) -> None:
     """Whoever starts from a detector of bats means bats."""
     bats = saved(tmp_path / "bats", detector_of(small_recipe()), FRONT_END.at_band(96_000))
-    assert Start.find(bats).adopted(load_recipe("tiny")).front_end == FRONT_END.at_band(96_000)
-    birds = Start.find(bats).adopted(load_recipe("tiny", {"band_hz": 8_000}))
+    assert Start.find(bats).adapt_recipe(load_recipe("tiny")).front_end == FRONT_END.at_band(96_000)
+    birds = Start.find(bats).adapt_recipe(load_recipe("tiny", {"band_hz": 8_000}))
     assert birds.front_end == FRONT_END
     assert birds.band_hz == 8_000
 
@@ -397,9 +399,9 @@ def test_without_a_band_the_start_keeps_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("band_hz", [2_007, 1_234.4, 192_000])
 def test_any_band_that_is_asked_for_fits_its_start(tmp_path: Path, band_hz: float) -> None:
     start = Start.find(saved(tmp_path / "start", detector_of(small_recipe())))
-    adopted = start.adopted(load_recipe("tiny", {"band_hz": band_hz}))
+    adopted = start.adapt_recipe(load_recipe("tiny", {"band_hz": band_hz}))
     assert adopted.front_end.high_hz == pytest.approx(band_hz, rel=1e-3)
-    assert start.fill(MastDetector(detector_of(adopted)), adopted).startswith("all weights")
+    assert start.load_into(MastDetector(detector_of(adopted)), adopted).startswith("all weights")
 
 
 def test_a_front_end_in_a_band_that_an_older_recipe_spelt_out_fits(tmp_path: Path) -> None:
@@ -408,7 +410,7 @@ def test_a_front_end_in_a_band_that_an_older_recipe_spelt_out_fits(tmp_path: Pat
     start = Start.find(saved(tmp_path / "start", wide, FrontEnd()))
     spelt_out = recipe.model_copy(update={"front_end": FrontEnd.for_band(2_000)})
     assert spelt_out.band_hz is None
-    assert start.adopted(spelt_out).front_end == FrontEnd.for_band(2_000)
+    assert start.adapt_recipe(spelt_out).front_end == FrontEnd.for_band(2_000)
     start.check_front_end(FrontEnd.for_band(2_000))
 
 

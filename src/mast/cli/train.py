@@ -65,19 +65,19 @@ def train(
     from mast.models.card import load_card
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
-    from mast.training.effort import suited
-    from mast.training.helped import against_start, learnt_from
-    from mast.training.learnt_before import keep_apart
-    from mast.training.part_list import PART_LIST, parts_in_words, unused_boxes
+    from mast.training.effort import adjust_recipe
+    from mast.training.learnt_before import avoid_leakage
+    from mast.training.part_list import PART_LIST, describe_parts, unused_boxes
     from mast.training.start import Start
+    from mast.training.start_comparison import compare_with_start, learnt_from
 
     chosen = [f"model={detector}"] if detector else []
     start = Start.find(init)
-    recipe = start.adopted(
+    recipe = start.adapt_recipe(
         recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
     )
     dataset = restrict_to_band(load_dataset(data, annotations=annotations), recipe.front_end)
-    dataset = keep_apart(
+    dataset = avoid_leakage(
         dataset,
         start.folders,
         recipe.front_end,
@@ -87,7 +87,7 @@ def train(
     if preset is None and start.is_detector:
         parts = labelled_chunks(dataset, recipe.front_end, seed=seed)
         held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
-        recipe = suited(
+        recipe = adjust_recipe(
             recipe,
             len(parts["train"]),
             held_boxes=held.n_boxes,
@@ -100,10 +100,10 @@ def train(
     speed = format_rate(result.chunks_per_s, "chunk")
     threshold = float(card.probabilities.apply(card.thresholds["score"]))  # in the scores that detect gives
     listed = pd.read_csv(out / PART_LIST)
-    say(f"Parts: {parts_in_words(listed)} (listed in {out / PART_LIST}).", quiet=quiet)
+    say(f"Parts: {describe_parts(listed)} (listed in {out / PART_LIST}).", quiet=quiet)
     unused = unused_boxes(dataset, listed, recipe.front_end)
     if unused.boxes:
-        say(f"Note: {unused.words}.", quiet=quiet)
+        say(f"Note: {unused.sentence}.", quiet=quiet)
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
         f"ap50 {best['ap50']:.3f}) after epoch {result.best_epoch}; {speed}. mast detect "
@@ -111,7 +111,7 @@ def train(
         quiet=quiet,
     )
     if start.is_detector:
-        before, after, finding = against_start(dataset, out / "best", start, recipe, seed=seed)
+        before, after, finding = compare_with_start(dataset, out / "best", start, recipe, seed=seed)
         as_is, trained = ("undefined" if own.f1 is None else f"{own.f1:.3f}" for own in (before, after))
         numbers = f"F1 {as_is} as is, {trained} trained, each at its own threshold"
         if finding is Finding.LUCK:

@@ -16,7 +16,7 @@ from mast.evaluation.part_tables import PartTables
 from mast.evaluation.report import without_nan
 from mast.runs import Progress
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import look_at
+from mast.training.chunk_scores import detect_by_plan
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 
@@ -70,7 +70,7 @@ def measure_detectors(
             "parts": {},
         }
         for name in names:
-            measured = look_at(model, parts[name], recipe.train, machine)
+            measured = detect_by_plan(model, parts[name], recipe.train, machine)
             tables[name][detector] = replace(measured, threshold=own, calibration=card.probabilities)
             tables[name][detector].save(folder / detector, name)
             if progress:

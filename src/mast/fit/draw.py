@@ -26,7 +26,7 @@ from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import update_card
 from mast.reports.fit_verdict import HABIT, START
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import look_at
+from mast.training.chunk_scores import detect_by_plan
 
 FOLDER = "habit"  # beside the model that draws otherwise
 
@@ -40,7 +40,7 @@ def habit(run: FitRun) -> None:
     def work() -> dict[str, Any]:
         card = load_card(run.detectors[START])
         drawing, sure = broadcast_object_list([_choices(run, card)])[0]
-        if run.machine.main:
+        if run.machine.is_main:
             replace_folder(run.detectors[START], folder)
             known = {
                 "habit": None if drawing.habit == Habit() else drawing.habit,
@@ -96,7 +96,7 @@ def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
 
     def work() -> dict[str, Any]:
         found: _Drawn = broadcast_object_list([_drawn(run, model)])[0]
-        if run.machine.main:
+        if run.machine.is_main:
             replace_folder(model, folder)
             if found.better:
                 _carry(run, folder, found.threshold)
@@ -157,4 +157,4 @@ def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, min_score: float) ->
     machine = run.machine
     model = machine.load(folder)
     model.card = model.card.model_copy(update={"habit": None})
-    return look_at(model, chunks, run.recipe.train, machine, score_threshold=min_score)
+    return detect_by_plan(model, chunks, run.recipe.train, machine, score_threshold=min_score)

@@ -21,11 +21,11 @@ from mast.reports.fit_verdict import START, TRAINED, recommend_detector
 from mast.runs import UPSTREAM, Ledger, Progress, Reporter, Stage, flatten
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
-from mast.training.helped import learnt_from, validation_tally
 from mast.training.machine import Machine
-from mast.training.part_list import Unused, list_parts, unused_boxes
+from mast.training.part_list import UnusedBoxes, list_parts, unused_boxes
 from mast.training.recipe import BOOKKEEPING, Recipe
 from mast.training.start import same_fields
+from mast.training.start_comparison import learnt_from, validation_tally
 
 
 class FitRun:
@@ -39,7 +39,7 @@ class FitRun:
         self.ledger = Ledger(
             out,
             reporter.say,
-            main=machine.main,
+            main=machine.is_main,
             wait=machine.accelerator.wait_for_everyone,
             called=inputs_in_words(sources),
         )
@@ -71,7 +71,7 @@ class FitRun:
         return labelled_chunks(self.sources.labelled, self.recipe.front_end, seed=self.seed)
 
     @cached_property
-    def unused(self) -> Unused:
+    def unused(self) -> UnusedBoxes:
         """Labelled boxes in none of the parts."""
         labelled = self.sources.labelled
         return unused_boxes(labelled, list_parts(labelled, self.parts), self.recipe.front_end)
@@ -123,7 +123,7 @@ class FitRun:
     @property
     def learnt(self) -> TrainingEvidence:
         """What there is to learn from, and how."""
-        return self._boxed._replace(averaged=self.sources.start.gentle(self.recipe).start_share > 0)
+        return self._boxed._replace(averaged=self.sources.start.gentle_plan(self.recipe).start_share > 0)
 
     @property
     def recommended(self) -> str:

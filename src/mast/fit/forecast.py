@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mast.training.effort import Rates, looks_of, training_seconds
+from mast.training.effort import Rates, chunks_seen, training_seconds
 from mast.training.recipe import Recipe
 from mast.wording import counted
 
@@ -23,7 +23,7 @@ def seconds_by_stage(recipe: Recipe, n: Amounts, rates: Rates) -> dict[str, floa
     """Seconds that the longer stages of a run take."""
     found = {"training": training_seconds(recipe.train, n.train, n.val, rates)}
     if n.pretrain:
-        found["pretraining"] = looks_of(recipe.pretrain, n.pretrain) * rates.pretrain
+        found["pretraining"] = chunks_seen(recipe.pretrain, n.pretrain) * rates.pretrain
     if n.unlabelled:
         plan = recipe.selftrain
         pseudo = min(n.unlabelled, plan.max_chunks or n.unlabelled)

@@ -18,7 +18,7 @@ from mast.events import BOX_COLUMNS
 from mast.grid import FrontEnd
 from mast.runs import Say, digest
 from mast.table_files import write_table
-from mast.training.learnt_before import keep_apart
+from mast.training.learnt_before import avoid_leakage
 from mast.training.start import Start
 
 # warnings of load_dataset
@@ -59,7 +59,7 @@ class Sources:
 
     def kept_apart(self, front_end: FrontEnd, seed: int, say: Say) -> Sources:
         """Divided so that the start has learnt from nothing that is held back; says what that changes."""
-        divided = keep_apart(
+        divided = avoid_leakage(
             self.labelled, self.start.folders, front_end, seed=seed, say=lambda text: say(f"note: {text}")
         )
         return replace(self, labelled=divided)

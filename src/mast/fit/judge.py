@@ -40,13 +40,13 @@ def scan(run: FitRun) -> None:
     parts = ", ".join(f"{name} {len(run.parts[name]):,}" for name in parts_in_order(run.parts))
     run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
     if run.unused.boxes:
-        run.say(f"scan: {run.unused.words}")
+        run.say(f"scan: {run.unused.sentence}")
     if default_split_of(labelled).fractions == NO_TEST:
         run.say(f"scan: no test part: fewer than {MIN_BOXES_TO_TEST} boxes are too few for one")
     inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
 
     def work() -> dict[str, Any]:
-        if run.machine.main:
+        if run.machine.is_main:
             write_listing(run.sources, run.out / "scan")
             write_table(run.out / "scan" / PART_LIST, list_parts(labelled, run.parts))
         return {}
@@ -59,7 +59,7 @@ def calibrate(run: FitRun) -> None:
     chosen, model = run.recommended, run.out / "best"
 
     def work() -> dict[str, Any]:
-        if run.machine.main:
+        if run.machine.is_main:
             replace_folder(run.detectors[chosen], model)
             if not load_card(model).calibration:  # a finished run has calibrated its own
                 run.calibrate(model)
@@ -90,7 +90,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
     pairs = [(before[name], name) for name in names if before.get(name) in detectors]
 
     def work() -> dict[str, Any]:
-        if not run.machine.main:
+        if not run.machine.is_main:
             return {}
         parts = {name: chunks for name, chunks in run.parts.items() if name != "train"}
         measured = ", ".join(NAMES[name] for name in names)
@@ -139,7 +139,7 @@ def report(run: FitRun, examples: int) -> Path:
     inputs = {**run.after("evaluate"), **facts, **run.sound, "mast": __version__, "examples": examples}
 
     def work() -> dict[str, Any]:
-        if run.machine.main:
+        if run.machine.is_main:
             write_fit_report(
                 run.out,
                 path,

@@ -25,11 +25,11 @@ from mast.runs import Progress, flatten
 from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.selftrain.unlabelled import NothingUnlabelledError
-from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
+from mast.training.chosen_chunks import STATISTICS_CHUNKS, measure_normalisation, unlabelled_chunks
 from mast.training.detector_training import DetectorRun, about_detector, fit_detector
-from mast.training.effort import Rates, measure_rates, suited
+from mast.training.effort import Rates, adjust_recipe, measure_rates
 from mast.training.pretraining import about_pretraining, fit_encoder
-from mast.training.recipe import Recipe, keep_recipe
+from mast.training.recipe import Recipe, save_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 from mast.wording import counted
@@ -50,7 +50,7 @@ def plan(run: FitRun, fixed: Collection[str] | None) -> None:
             return run.recipe
         held = run.parts["val"]
         share = start.share(run.learnt, held, run.recipe.front_end)
-        return suited(
+        return adjust_recipe(
             run.recipe, len(learn), held_boxes=held.n_boxes, start_share=share, fixed=fixed or (), rates=rates
         )
 
@@ -90,10 +90,10 @@ def statistics(run: FitRun) -> None:
         n_chunks = min(sum(map(len, run.heard)), STATISTICS_CHUNKS)
         run.say(f"statistics: mean and spread of {n_chunks:,} chunks")
         with run.bar("statistics") as progress:
-            found = measured_normalisation(
+            found = measure_normalisation(
                 run.heard, run.recipe, run.machine, seed=run.seed, progress=progress
             )
-        if run.machine.main:
+        if run.machine.is_main:
             write_whole(path, found.model_dump_json().encode())
         run.say(f"statistics: mean {found.mean:.3f}, standard deviation {found.std:.3f}")
         return {"mean": found.mean, "std": found.std}
@@ -125,7 +125,7 @@ def pretrain(run: FitRun) -> None:
         job = TrainingRun(run.recipe, run.machine, folder, about, Start(), run.seed, run.normalisation)
         with run.bar("pretrain") as progress:
             result = fit_encoder(learn, held, job, progress=progress)
-        if run.machine.main:
+        if run.machine.is_main:
             picture = folder / "reconstruction.png"
             draw_reconstructions(folder / "best", run.sources.labelled.root, picture, seed=run.seed)
         run.say(
@@ -155,7 +155,7 @@ def start(run: FitRun, drawn: DetectOptions) -> None:
     habit = drawn.resolve_habit(here.habit)
 
     def work() -> dict[str, Any]:
-        if run.machine.main:
+        if run.machine.is_main:
             replace_folder(init, folder)
             known = {"front_end": run.recipe.front_end, "habit": None if habit == Habit() else habit}
             update_card(folder, here.model_copy(update=known))
@@ -197,7 +197,7 @@ def train(run: FitRun) -> None:
             start,
             run.seed,
             run.normalisation,
-            plan=start.gentle(run.recipe),
+            plan=start.gentle_plan(run.recipe),
             threshold=run.given_threshold,
         )
         with run.bar("train") as progress:
@@ -245,7 +245,7 @@ def self_train(run: FitRun) -> None:
             if not (isinstance(error, NothingUnlabelledError) or _found_nothing(folder)):
                 raise
             # after hours of training a detector and a report are worth more than a refusal
-            if run.machine.main:
+            if run.machine.is_main:
                 replace_folder(run.detectors[teacher], folder / "best")
             name = "starting" if teacher == START else NAMES[teacher]
             run.say(f"self-train: skipped ({error}); continuing with the {name} detector")
@@ -274,8 +274,8 @@ def _rounds(run: FitRun, initial: Path, folder: Path, progress: Progress) -> pd.
 
 def _keep_recipe(run: FitRun, folder: Path, about: dict[str, Any]) -> None:
     """Write down all settings beside what is made; the ledger has decided already that it may be continued."""
-    if run.machine.main:
-        keep_recipe(run.recipe, folder, about=about)
+    if run.machine.is_main:
+        save_recipe(run.recipe, folder, about=about)
 
 
 def _found_nothing(folder: Path) -> bool:

@@ -88,9 +88,9 @@ def fit(
     with warnings.catch_warnings():
         quiet_about_sources()
         machine = prepare_machine(recipe)
-        reporter = reporter if machine.main else SILENT  # once, not by every process
+        reporter = reporter if machine.is_main else SILENT  # once, not by every process
         sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=reporter.say)
-        recipe = sources.start.adopted(recipe)
+        recipe = sources.start.adapt_recipe(recipe)
         sources = sources.heard_by(recipe.front_end, reporter.say).kept_apart(
             recipe.front_end, seed, reporter.say
         )

@@ -57,7 +57,7 @@ from mast.reports.html_page import (
 )
 from mast.reports.rounds_page import rounds_html
 from mast.runs import ROUNDS, flatten
-from mast.training.part_list import Unused
+from mast.training.part_list import UnusedBoxes
 from mast.training.recipe import Recipe
 from mast.version import __version__
 from mast.wording import counted
@@ -88,7 +88,7 @@ class _ReportContext:
         labelled: Dataset,
         unlabelled: Sequence[Dataset],
         recipe: Recipe,
-        unused: Unused,
+        unused: UnusedBoxes,
         seed: int,
         examples: int,
     ) -> None:
@@ -126,7 +126,7 @@ def write_fit_report(
     unlabelled: Sequence[Dataset],
     recipe: Recipe,
     *,
-    unused: Unused,
+    unused: UnusedBoxes,
     seed: int = 0,
     examples: int = EXAMPLES,
 ) -> Path:
@@ -214,7 +214,7 @@ def _data(context: _ReportContext) -> Markup:
             f"Recordings that are missing or could not be read: {failures:,}; scan/failures.csv lists them."
         )
     if context.unused.boxes:
-        body += paragraph(f"{context.unused.words}.")
+        body += paragraph(f"{context.unused.sentence}.")
     rows = [
         [
             part_title(name),

@@ -36,12 +36,12 @@ from mast.selftrain.labelling import load_labeller
 from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
 from mast.selftrain.scale import same_numbers, shifted
 from mast.selftrain.unlabelled import ChunkSources, chosen_chunks, sample_chunks, with_labels, without_labels
-from mast.training.chosen_chunks import Chunks, decode_once, in_order, unlabelled_chunks
+from mast.training.chosen_chunks import Chunks, decode_once, ordered_batches, unlabelled_chunks
 from mast.training.chunk_scores import BoxFinder
 from mast.training.detector_training import DetectorRun, fit_detector
-from mast.training.effort import MAX_TRAINING_S, MIN_EPOCHS, looks_of, measure_rates
+from mast.training.effort import MAX_TRAINING_S, MIN_EPOCHS, chunks_seen, measure_rates
 from mast.training.machine import prepare_machine
-from mast.training.recipe import Recipe, TrainRecipe, load_recipe, remember_recipe
+from mast.training.recipe import Recipe, TrainRecipe, check_and_save_recipe, load_recipe
 from mast.training.start import Start, before_training
 from mast.training.training_run import TrainingRun
 from mast.wording import counted
@@ -115,8 +115,8 @@ def adapt(
         "init": str(start.path),
         "seed": seed,
     }
-    if machine.main:
-        remember_recipe(recipe, out, about=about)
+    if machine.is_main:
+        check_and_save_recipe(recipe, out, about=about)
     if (facts := load_inputs(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
         reporter.say(f"{out}: is complete, and nothing has changed")
         return Adapted(out / "best", **facts)
@@ -141,7 +141,7 @@ def adapt(
     _learn(job, sources, labels, rows)
     _rescale(job, sources)
     facts = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
-    if machine.main:
+    if machine.is_main:
         save_inputs(out / ADAPTED, facts)
     return Adapted(out / "best", **facts)
 
@@ -157,7 +157,7 @@ def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, R
             f"{start.path}: holds a baseline, which mast adapt cannot adapt; give a detector of MAST, or use mast "
             "selftrain, which needs labelled recordings, too"
         )
-    recipe = start.adopted(recipe)
+    recipe = start.adapt_recipe(recipe)
     admit(start.path, (), recipe)
     return start, recipe
 
@@ -205,7 +205,7 @@ def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
             workers=job.machine.workers,
             progress=progress,
         )
-    if job.machine.main:
+    if job.machine.is_main:
         save_events(events, path)
         save_events(chunks.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
     return events
@@ -218,7 +218,7 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
     if not known:
         measured = measure_rates(without_labels(sources, job.recipe.front_end), job.recipe, job.machine)
         known = {"train": measured.train}
-        if job.machine.main:
+        if job.machine.is_main:
             save_inputs(path, known)
     rate = float(known["train"])
     max_chunks = max(job.plan.batch_size, int(MAX_TRAINING_S / (MIN_EPOCHS * rate)))
@@ -227,7 +227,7 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
     plan = job.plan
     if len(rows) < plan.batch_size:
         plan = plan.model_copy(update={"batch_size": max(1, len(rows))})
-    epoch_s = looks_of(plan.model_copy(update={"epochs": 1}), len(rows)) * rate
+    epoch_s = chunks_seen(plan.model_copy(update={"epochs": 1}), len(rows)) * rate
     epochs = max(MIN_EPOCHS, min(plan.epochs, int(MAX_TRAINING_S / epoch_s)))
     plan = plan.model_copy(
         update={"epochs": epochs, "warmup_epochs": epochs / 20, "validate_every_epochs": epochs}
@@ -280,7 +280,7 @@ def _rescale(job: _Adapting, sources: ChunkSources) -> None:
         "habit": start.card.at_band(band_hz).habit,
         "provenance": {name: value for name, value in card.provenance.items() if name != "metrics"},
     }
-    if job.machine.main:
+    if job.machine.is_main:
         update_card(best, card.model_copy(update=known))
     job.machine.accelerator.wait_for_everyone()
 
@@ -288,7 +288,7 @@ def _rescale(job: _Adapting, sources: ChunkSources) -> None:
 def scores_in(model: BoxFinder, chunks: Chunks, job: _Adapting) -> FloatArray:
     """The scores of all boxes that a detector finds in some chunks, from the lowest that says anything."""
     scores = [torch.empty(0)]
-    for batch in in_order(
+    for batch in ordered_batches(
         chunks, batch_size=job.machine.eval_batch(job.plan.batch_size), workers=job.machine.workers
     ):
         found = model.detect(

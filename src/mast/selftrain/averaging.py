@@ -14,8 +14,8 @@ from mast.loaded_model import LoadedModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import chunk_metrics, look_at
-from mast.training.ema import averaged
+from mast.training.chunk_scores import chunk_metrics, detect_by_plan
+from mast.training.ema import average_weights
 from mast.training.machine import Machine
 from mast.training.recipe import TrainRecipe
 
@@ -56,10 +56,10 @@ def average_rounds(
         return metrics
     last, card = load_checkpoint(trained)
     others = last if before is None else load_checkpoint(before).model
-    model = averaged(last, others.state_dict(), (number - 1) / number)
+    model = average_weights(last, others.state_dict(), (number - 1) / number)
     loaded = LoadedModel(model, card, device=machine.device, precision=machine.precision)
-    metrics = chunk_metrics(look_at(loaded, held, plan, machine, nms_iou=plan.nms_iou))
-    if machine.main:
+    metrics = chunk_metrics(detect_by_plan(loaded, held, plan, machine, nms_iou=plan.nms_iou))
+    if machine.is_main:
         own = {
             "thresholds": {"score": metrics["threshold"], "nms_iou": plan.nms_iou},
             "calibration": None,

@@ -17,7 +17,7 @@ from mast.selftrain.committee import Committee
 from mast.selftrain.thorough import ThoroughModel
 from mast.selftrain.watch import load_detector, load_teacher
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import BoxFinder, chunk_metrics, look_at
+from mast.training.chunk_scores import BoxFinder, chunk_metrics, detect_by_plan
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 
@@ -60,7 +60,7 @@ def labeller_threshold(
         return metrics["threshold"]
     plan = recipe.selftrain.stage1
     together = load_labeller(model, teachers, recipe, machine)
-    metrics = chunk_metrics(look_at(together, held, plan, machine, nms_iou=recipe.selftrain.nms_iou))
-    if machine.main:
+    metrics = chunk_metrics(detect_by_plan(together, held, plan, machine, nms_iou=recipe.selftrain.nms_iou))
+    if machine.is_main:
         write_json(cache, metrics)
     return metrics["threshold"]

@@ -28,7 +28,7 @@ from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.runs import Progress
 from mast.selftrain.policy import Trust, recording_thresholds
-from mast.training.chosen_chunks import Chunks, in_order
+from mast.training.chosen_chunks import Chunks, ordered_batches
 from mast.training.chunk_scores import BoxFinder
 from mast.training.recipe import SelfTrainRecipe
 
@@ -109,7 +109,7 @@ def pseudo_label(
     assert recipe.min_bins is not None
     lowest = threshold if recipe.doubtful is None else min(threshold, recipe.doubtful)
     by_chunk: list[_Found] = []
-    for batch in in_order(chunks, batch_size=batch_size, workers=workers):
+    for batch in ordered_batches(chunks, batch_size=batch_size, workers=workers):
         found = model.detect(batch.waveforms, score_threshold=lowest, nms_iou=recipe.nms_iou)
         for boxes, scores in found:
             valid = is_valid(

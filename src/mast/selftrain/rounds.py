@@ -59,12 +59,12 @@ from mast.selftrain.unlabelled import (
 from mast.selftrain.watch import load_detector, watch_parts
 from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
-from mast.training.chunk_scores import chunk_metrics, look_at
+from mast.training.chunk_scores import chunk_metrics, detect_by_plan
 from mast.training.detector_training import DetectorRun, fit_detector
-from mast.training.learnt_before import keep_apart
+from mast.training.learnt_before import avoid_leakage
 from mast.training.machine import prepare_machine
 from mast.training.part_list import PART_LIST, list_parts
-from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
+from mast.training.recipe import Recipe, TrainRecipe, check_and_save_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 
@@ -150,19 +150,19 @@ def self_train(
         threshold, and ``kept``, true for the model in ``out/best``; also in ``out/rounds.csv``.
     """
     start = Start.find(find_model(init))
-    recipe = start.adopted(recipe)
+    recipe = start.adapt_recipe(recipe)
     machine = prepare_machine(recipe, accelerator)
     dataset = restrict_to_band(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     own, others = find_model(init), tuple(find_model(teacher) for teacher in teachers)
     admit(own, others, recipe)
-    dataset = keep_apart(dataset, (own, *others), recipe.front_end, split=split, seed=seed, say=say)
+    dataset = avoid_leakage(dataset, (own, *others), recipe.front_end, split=split, seed=seed, say=say)
     about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     if others:
         about["teachers"] = [str(folder) for folder in others]
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
-    if machine.main:
-        remember_recipe(recipe, out, about=about)
+    if machine.is_main:
+        check_and_save_recipe(recipe, out, about=about)
         write_table(out / PART_LIST, list_parts(dataset, parts))
     run = RoundsRun(recipe, machine, out, about, start, seed, teachers=others)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
@@ -212,7 +212,7 @@ def fit_rounds(
     assert start is not None
     measured = [chunks for name, chunks in {**parts, **(watch or {})}.items() if name != "train"]
     setting = _setting(parts, leave_out_measured(sources, measured, say), run, watch or {}, progress)
-    if machine.main and not (out / "expert.parquet").exists():
+    if machine.is_main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
     rows = [_initial(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
@@ -231,7 +231,7 @@ def fit_rounds(
         kept, kept_row = current, len(rows) - 1
         _write_rows(setting, rows, kept_row)
     table = _write_rows(setting, rows, kept_row)
-    if machine.main:
+    if machine.is_main:
         _keep(kept, out / "best")
     machine.accelerator.wait_for_everyone()  # nobody reads the folder before it is complete
     return table
@@ -304,8 +304,10 @@ def _initial(setting: _Setting, init: Path) -> dict[str, Any]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     else:
         loaded = load_detector(init, setting.recipe, setting.machine)
-        metrics = chunk_metrics(look_at(loaded, setting.held, plan, setting.machine, nms_iou=plan.nms_iou))
-        if setting.machine.main:
+        metrics = chunk_metrics(
+            detect_by_plan(loaded, setting.held, plan, setting.machine, nms_iou=plan.nms_iou)
+        )
+        if setting.machine.is_main:
             write_json(path, metrics)
     none = {"pseudo_boxes": 0, "pseudo_chunks": 0, "pseudo_threshold": float("nan")}
     return {"round": 0, "stage": "initial", **none, **metrics, **_watched(setting, init, plan, folder)}
@@ -328,7 +330,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 def _write_rows(setting: _Setting, rows: list[dict[str, Any]], kept_row: int) -> pd.DataFrame:
     table = pd.DataFrame(rows).assign(kept=np.arange(len(rows)) == kept_row)
-    if setting.machine.main:
+    if setting.machine.is_main:
         write_table(setting.out / ROUNDS, table)
     return table
 
@@ -460,11 +462,11 @@ def _pseudo_labels(
     if plan.adaptive == "recording":
         stage = plan.stage1
         trust = trust_in(
-            look_at(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
+            detect_by_plan(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
         )
         if trust is not None:
             events = keep_trusted(events, trust, plan, max_threshold=max_threshold)
-    if machine.main:
+    if machine.is_main:
         save_events(events, path)
         save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
     return events

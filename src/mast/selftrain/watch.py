@@ -15,7 +15,7 @@ from mast.models.architecture import DetectorConfig
 from mast.models.card import load_card
 from mast.selftrain.admission import band_of
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import look_at
+from mast.training.chunk_scores import detect_by_plan
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.start import same_fields
@@ -70,8 +70,8 @@ def watch_parts(
         loaded = load_detector(folder, recipe, machine)
         threshold = loaded.card.thresholds["score"]
         for name in missing:
-            found = look_at(loaded, parts[name], plan, machine, nms_iou=plan.nms_iou)
+            found = detect_by_plan(loaded, parts[name], plan, machine, nms_iou=plan.nms_iou)
             known[name] = part_metrics(found, threshold=threshold)
-        if machine.main:
+        if machine.is_main:
             write_json(cache, known)
     return {f"{name}_{metric}": value for name in parts for metric, value in known[name].items()}

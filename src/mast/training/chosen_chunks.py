@@ -196,7 +196,7 @@ def labelled_chunks(
                 parts[str(name)] = Chunks(ConcatDataset([ChunkDataset(dataset, rows, front_end)]), rows)
     for name in ("train", "val"):
         if name not in parts:
-            cause = _why_nothing_is_left(dataset, front_end, half[half["labelled"].astype(bool)], name, split)
+            cause = _explain_empty_part(dataset, front_end, half[half["labelled"].astype(bool)], name, split)
             raise MastError(f"{dataset.root}: no labelled chunk is left for {name}: {cause}")
     if len(dataset.annotations.events) and not parts["train"].n_boxes:
         raise MastError(
@@ -207,7 +207,7 @@ def labelled_chunks(
     return parts
 
 
-def _why_nothing_is_left(
+def _explain_empty_part(
     dataset: Dataset, front_end: FrontEnd, labelled: pd.DataFrame, part: str, config: SplitConfig | None
 ) -> str:
     """Why a part got none of the ``labelled`` chunks of a dataset, and what to do about it."""
@@ -245,7 +245,7 @@ def _why_nothing_is_left(
     )
 
 
-def normalisation_of(
+def cached_normalisation(
     chunks: Sequence[Chunks],
     recipe: Recipe,
     machine: Machine,
@@ -254,16 +254,16 @@ def normalisation_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Normalisation:
-    """:func:`measured_normalisation`, kept in the folder ``out`` and read from there the next time."""
+    """:func:`measure_normalisation`, kept in the folder ``out`` and read from there the next time."""
     path = out / "normalisation.json"
     if path.exists():
         return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
-    found = measured_normalisation(chunks, recipe, machine, seed=seed, progress=progress)
+    found = measure_normalisation(chunks, recipe, machine, seed=seed, progress=progress)
     write_whole(path, found.model_dump_json().encode())
     return found
 
 
-def measured_normalisation(
+def measure_normalisation(
     chunks: Sequence[Chunks],
     recipe: Recipe,
     machine: Machine,
@@ -319,7 +319,7 @@ def decoded_chunks(
     """(N, samples) the sound of all chunks."""
     sound: Tensor | None = None
     done = 0
-    for batch in in_order(replace(chunks, sound=None), batch_size=16, workers=workers):
+    for batch in ordered_batches(replace(chunks, sound=None), batch_size=16, workers=workers):
         if sound is None:
             sound = torch.empty(len(chunks), batch.waveforms.shape[1], device=device)
         sound[done : done + len(batch.waveforms)] = batch.waveforms.to(device)
@@ -330,7 +330,7 @@ def decoded_chunks(
     return sound
 
 
-def in_order(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Iterator[Batch]:
+def ordered_batches(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Iterator[Batch]:
     """The chunks one after the other, in batches; for measuring."""
     if chunks.sound is not None:
         for start in range(0, len(chunks), batch_size):
@@ -339,7 +339,7 @@ def in_order(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Iterator[B
     yield from DataLoader(chunks.examples, batch_size=batch_size, collate_fn=collate, num_workers=workers)
 
 
-def shuffled(chunks: Chunks, batch_size: int, machine: Machine, *, seed: int) -> Batches[Batch]:
+def shuffled_batches(chunks: Chunks, batch_size: int, machine: Machine, *, seed: int) -> Batches[Batch]:
     """The chunks in batches of a training, epoch after epoch in another order; this process's share."""
     return Batches(
         chunks.examples,

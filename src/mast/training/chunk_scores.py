@@ -18,7 +18,7 @@ from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
-from mast.training.chosen_chunks import Chunks, in_order
+from mast.training.chosen_chunks import Chunks, ordered_batches
 from mast.training.machine import Machine
 from mast.training.recipe import TrainRecipe
 
@@ -63,7 +63,7 @@ def detect_chunks(
     truth: list[FloatArray] = []  # (M, 4) cells of each chunk
     found: list[FloatArray] = []
     scores: list[FloatArray] = []
-    for batch in in_order(chunks, batch_size=batch_size, workers=workers):
+    for batch in ordered_batches(chunks, batch_size=batch_size, workers=workers):
         detections = model.detect(batch.waveforms, score_threshold=score_threshold, nms_iou=nms_iou)
         truth += [boxes.double().numpy() for boxes in batch.boxes]
         found += [detected.boxes.double().cpu().numpy() for detected in detections]
@@ -82,7 +82,7 @@ def detect_chunks(
     )
 
 
-def look_at(
+def detect_by_plan(
     model: BoxFinder,
     chunks: Chunks,
     plan: TrainRecipe,

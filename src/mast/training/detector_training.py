@@ -34,25 +34,25 @@ from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import (
     Chunks,
     batch_names,
+    cached_normalisation,
     decode_once,
     labelled_chunks,
-    normalisation_of,
-    shuffled,
+    shuffled_batches,
 )
-from mast.training.chunk_scores import chunk_metrics, look_at
-from mast.training.ema import averaged, clone_weights
+from mast.training.chunk_scores import chunk_metrics, detect_by_plan
+from mast.training.ema import average_weights, clone_weights
 from mast.training.groups import (
     baseline_multipliers,
     encoder_multipliers,
     parameter_groups,
     set_trainable,
 )
-from mast.training.learnt_before import keep_apart, sound_learnt
+from mast.training.learnt_before import avoid_leakage, sound_learnt
 from mast.training.loop import Job, Result, train
 from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
 from mast.training.part_list import PART_LIST, list_parts
-from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
+from mast.training.recipe import Recipe, TrainRecipe, check_and_save_recipe
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
@@ -110,16 +110,16 @@ def train_detector(
         stop_after: end after this many steps, as a kill would (for tests).
     """
     start = Start.find(init)
-    recipe = start.adopted(recipe)
+    recipe = start.adapt_recipe(recipe)
     machine = prepare_machine(recipe, accelerator)
     dataset = restrict_to_band(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
-    dataset = keep_apart(dataset, start.folders, recipe.front_end, split=split, seed=seed)
+    dataset = avoid_leakage(dataset, start.folders, recipe.front_end, split=split, seed=seed)
     about = about_detector(dataset, start, split=split, seed=seed)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-    if machine.main:
-        remember_recipe(recipe, out, about=about)
+    if machine.is_main:
+        check_and_save_recipe(recipe, out, about=about)
         write_table(out / PART_LIST, list_parts(dataset, parts))
-    plan, threshold = start.gentle(recipe), start.threshold(parts["val"])
+    plan, threshold = start.gentle_plan(recipe), start.threshold(parts["val"])
     run = DetectorRun(recipe, machine, out, about, start, seed, plan=plan, threshold=threshold)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)
 
@@ -165,7 +165,7 @@ def fit_detector(
     plan, machine, seed = run.plan, run.machine, run.seed
     torch.manual_seed(seed)
     model = build_detector(run.recipe.detector_for(plan))
-    note = run.start.fill(model, run.recipe)
+    note = run.start.load_into(model, run.recipe)
     learnt = sound_learnt(learn, run.start.card)
     learn, held = (
         decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
@@ -178,7 +178,7 @@ def fit_detector(
     job = Job(
         objective=DetectorObjective(model, pipeline, seed=seed, rank=machine.accelerator.process_index),
         model=model,
-        batches=shuffled(learn, plan.batch_size, machine, seed=seed),
+        batches=shuffled_batches(learn, plan.batch_size, machine, seed=seed),
         optimisation=plan,
         groups=lambda: parameter_groups(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers=multipliers
@@ -186,7 +186,7 @@ def fit_detector(
         set_trainable=set_trainable_in,
         validate=fitting.validate,
         save=fitting.save,
-        better="f1",
+        best_metric="f1",
         describe=batch_names(learn, plan.batch_size, seed),
     )
     result = train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
@@ -205,7 +205,9 @@ def _pipeline(run: DetectorRun, learn: Chunks, progress: Progress | None) -> Fro
     recipe, machine = run.recipe, run.machine
     normalisation = run.start.normalisation or run.normalisation
     if normalisation is None:
-        normalisation = normalisation_of([learn], recipe, machine, run.out, seed=run.seed, progress=progress)
+        normalisation = cached_normalisation(
+            [learn], recipe, machine, run.out, seed=run.seed, progress=progress
+        )
     if progress:
         progress(0, 0, "reading chunks without boxes as backgrounds")
     noise = _noise_bank(learn, run)
@@ -227,11 +229,13 @@ class _DetectorInTraining:
     origin: Origin
     before: dict[str, Tensor]  # weights of the start, where they are kept in part
 
-    def validate(self, shown: nn.Module) -> dict[str, float]:
+    def validate(self, trained: nn.Module) -> dict[str, float]:
         """Metrics on the chunks that are held out."""
         plan, machine = self.run.plan, self.run.machine
-        model = LoadedModel(self._kept(shown), self._card, device=machine.device, precision=machine.precision)
-        return chunk_metrics(look_at(model, self.held, plan, machine, nms_iou=plan.nms_iou))
+        model = LoadedModel(
+            self._final_model(trained), self._card, device=machine.device, precision=machine.precision
+        )
+        return chunk_metrics(detect_by_plan(model, self.held, plan, machine, nms_iou=plan.nms_iou))
 
     @property
     def _card(self) -> ModelCard:
@@ -243,24 +247,24 @@ class _DetectorInTraining:
             normalisation=self.pipeline.normalisation,
         )
 
-    def save(self, shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
+    def save(self, trained: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         """Write a model folder, with the threshold that validation chose or the start's own."""
         run = self.run
         own = state["metrics"]["threshold"] if run.threshold is None else run.threshold
         known = {
             "thresholds": {"score": own, "nms_iou": run.plan.nms_iou},
-            "provenance": self.origin.told(run.about, state, run.recipe),
+            "provenance": self.origin.provenance(run.about, state, run.recipe),
         }
-        save_checkpoint(folder, self._kept(shown), self._card.model_copy(update=known))
+        save_checkpoint(folder, self._final_model(trained), self._card.model_copy(update=known))
 
-    def _kept(self, shown: nn.Module) -> nn.Module:
+    def _final_model(self, trained: nn.Module) -> nn.Module:
         """The detector that is measured and saved: the trained one, or its mean with the start."""
-        return averaged(shown, self.before, self.run.plan.start_share) if self.before else shown
+        return average_weights(trained, self.before, self.run.plan.start_share) if self.before else trained
 
     def calibrate(self) -> None:
         """What the scores of the best model mean; a run that is finished has done it already."""
         run, best = self.run, self.run.out / "best"
-        if run.machine.main and not load_card(best).calibration:
+        if run.machine.is_main and not load_card(best).calibration:
             calibrate_checkpoint(
                 best,
                 self.held,

@@ -41,7 +41,7 @@ class Rates(NamedTuple):
     pretrain: float = 0.0
 
 
-def suited(
+def adjust_recipe(
     recipe: Recipe,
     n_chunks: int,
     *,
@@ -62,10 +62,10 @@ def suited(
     """
     plan = recipe.train
     batch = plan.batch_size if "train.batch_size" in fixed or n_chunks >= FEW_CHUNKS else plan.batch_size // 2
-    looks = max(1, n_chunks // batch) * batch  # chunks seen in an epoch
-    epochs = max(EPOCHS, math.ceil(LOOKS / looks))
+    seen_per_epoch = max(1, n_chunks // batch) * batch  # chunks seen in an epoch
+    epochs = max(EPOCHS, math.ceil(LOOKS / seen_per_epoch))
     if rates is not None:
-        epochs = max(MIN_EPOCHS, min(epochs, int(MAX_TRAINING_S / (looks * rates.train))))
+        epochs = max(MIN_EPOCHS, min(epochs, int(MAX_TRAINING_S / (seen_per_epoch * rates.train))))
     wanted = {
         "batch_size": batch,
         "epochs": epochs,
@@ -73,18 +73,20 @@ def suited(
         "validate_every_epochs": max(1, epochs // 6) if held_boxes >= FEW_BOXES else epochs,
         "start_share": start_share,
     }
-    train = plan.model_copy(update=_free(wanted, "train", fixed))
+    train = plan.model_copy(update=_without_fixed(wanted, "train", fixed))
     # larger steps than in training undo what the start knows
     rate = {"lr": plan.lr * plan.start_lr_multiplier}
     stages = {
-        name: getattr(recipe.selftrain, name).model_copy(update=_free(rate, f"selftrain.{name}", fixed))
+        name: getattr(recipe.selftrain, name).model_copy(
+            update=_without_fixed(rate, f"selftrain.{name}", fixed)
+        )
         for name in ("stage1", "stage2")
     }
     selftrain = recipe.selftrain.model_copy(update=stages)
     return recipe.model_copy(update={"train": train, "selftrain": selftrain})
 
 
-def _free(values: dict[str, Any], section: str, fixed: Collection[str]) -> dict[str, Any]:
+def _without_fixed(values: dict[str, Any], section: str, fixed: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if f"{section}.{name}" not in fixed}
 
 
@@ -122,9 +124,9 @@ def _detector_rates(chunks: Chunks, recipe: Recipe, machine: Machine) -> Rates:
         model.detect(seen, score_threshold=plan.score_threshold, nms_iou=plan.nms_iou)
 
     n_chunks = len(read().weights)
-    trained = _seconds(train, machine) / n_chunks
+    trained = _time_work(train, machine) / n_chunks
     model.eval()
-    return Rates(trained, _seconds(detect, machine) / n_chunks)
+    return Rates(trained, _time_work(detect, machine) / n_chunks)
 
 
 def _pretrain_rate(chunks: Chunks, recipe: Recipe, machine: Machine) -> float:
@@ -136,7 +138,7 @@ def _pretrain_rate(chunks: Chunks, recipe: Recipe, machine: Machine) -> float:
         latent = latent_targets(model.encoder, seen) if recipe.pretrain.latent_weight else None
         model(seen, latent=latent).loss.backward()
 
-    return _seconds(listen, machine) / len(read().weights)
+    return _time_work(listen, machine) / len(read().weights)
 
 
 def _pipeline(recipe: Recipe, machine: Machine) -> FrontEndPipeline:
@@ -152,7 +154,7 @@ def _reader(chunks: Chunks, plan: Optimisation, machine: Machine) -> Callable[[]
     return lambda: collate([chunks.examples[row] for row in range(min(len(chunks), size))])
 
 
-def _seconds(work: Callable[[], None], machine: Machine) -> float:
+def _time_work(work: Callable[[], None], machine: Machine) -> float:
     """Of the second time; the first makes memory and threads ready."""
     times = []
     for _ in range(2):
@@ -166,9 +168,9 @@ def _seconds(work: Callable[[], None], machine: Machine) -> float:
 def training_seconds(plan: TrainRecipe, n_chunks: int, n_held: int, rates: Rates) -> float:
     """Of one training run, with its validations."""
     validations = plan.epochs / plan.validate_every_epochs + 1  # and calibration
-    return looks_of(plan, n_chunks) * rates.train + validations * n_held * rates.detect
+    return chunks_seen(plan, n_chunks) * rates.train + validations * n_held * rates.detect
 
 
-def looks_of(plan: Optimisation, n_chunks: int) -> int:
+def chunks_seen(plan: Optimisation, n_chunks: int) -> int:
     """How many chunks are seen in all epochs of a training run."""
     return plan.epochs * max(1, n_chunks // plan.batch_size) * plan.batch_size

@@ -44,7 +44,7 @@ def clone_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def averaged(model: nn.Module, others: Mapping[str, Tensor], share: float) -> nn.Module:
+def average_weights(model: nn.Module, others: Mapping[str, Tensor], share: float) -> nn.Module:
     """A copy of a model with some of other weights of the same names in its own.
 
     Args:

@@ -46,7 +46,7 @@ def fingerprint(path: Path) -> str:
 
 def labelled_sound(parts: Iterable[Chunks]) -> Spans:
     """What the labelled ones of these chunks cover of each recording, by its fingerprint."""
-    return _united(
+    return _merge(
         {fingerprint(chunks.path_of(name)): spans}
         for chunks in parts
         for name, spans in spans_of(chunks.table[chunks.table["labelled"].astype(bool)]).items()
@@ -59,10 +59,10 @@ def sound_learnt(learn: Chunks, start: ModelCard | None) -> Spans:
     Pseudo-labels do not count: what is measured is left out of them (:mod:`mast.selftrain.unlabelled`).
     """
     known = labelled_sound([learn])
-    return _united([known] if start is None else [known, _learnt_by(start)])
+    return _merge([known] if start is None else [known, _spans_in_card(start)])
 
 
-def keep_apart(
+def avoid_leakage(
     dataset: Dataset,
     starts: Sequence[Path],
     front_end: FrontEnd,
@@ -86,13 +86,13 @@ def keep_apart(
     Raises:
         MastError: somebody divided it otherwise, or there is nothing else to validate on.
     """
-    known = {folder: _known_here(dataset, _learnt_by(load_card(folder))) for folder in starts}
-    learnt = _united(known.values())
+    known = {folder: _find_in_dataset(dataset, _spans_in_card(load_card(folder))) for folder in starts}
+    learnt = _merge(known.values())
     if not learnt or (split is not None and split.by == "chunk"):  # that split is leaky anyway
         return dataset
     parts = labelled_chunks(dataset, front_end, split=split, seed=seed)
     held = [parts[name].table for name in _HELD_BACK if name in parts]
-    leaking = sorted({name for table in held for name in _shared(table, learnt)})
+    leaking = sorted({name for table in held for name in _leaking_recordings(table, learnt)})
     if not leaking:
         return dataset
     names = [str(folder) for folder, spans in known.items() if spans]
@@ -104,22 +104,22 @@ def keep_apart(
             f"test (the first: {leaking[0]}), so results would look too good; set the column split of recordings.csv "
             "to train for all that it was trained on, or give another detector"
         )
-    divided = _dealt_from_the_others(dataset, learnt, column, seed=seed)
+    divided = _split_other_recordings(dataset, learnt, column, seed=seed)
     if divided is None:
         raise MastError(
             f"{who} trained on every recording with boxes in {dataset.root}, so there is nothing to validate on; box "
             "some other recordings, or give another detector"
         )
-    say(f"{who} trained on {_words(learnt, dataset)}; {_parts_in_words(divided)}")
+    say(f"{who} trained on {_describe_learnt(learnt, dataset)}; {_describe_held_back(divided)}")
     return divided
 
 
-def _words(learnt: Spans, dataset: Dataset) -> str:
+def _describe_learnt(learnt: Spans, dataset: Dataset) -> str:
     stay = "it stays" if len(learnt) == 1 else "they stay"
     return f"{len(learnt):,} of these {counted(len(dataset), 'recording')}, so {stay} in training"
 
 
-def _parts_in_words(divided: Dataset) -> str:
+def _describe_held_back(divided: Dataset) -> str:
     sizes = divided.recordings["split"].value_counts()
     held = [
         f"{counted(int(sizes[name]), 'other')} for {word}"
@@ -129,7 +129,7 @@ def _parts_in_words(divided: Dataset) -> str:
     return f"held back are {' and '.join(held)}"
 
 
-def _dealt_from_the_others(
+def _split_other_recordings(
     dataset: Dataset, learnt: Spans, column: pd.Series[str], *, seed: int
 ) -> Dataset | None:
     """The dataset with all parts in its column ``split``; None where no other recording has boxes."""
@@ -164,17 +164,17 @@ def _fractions(usual: SplitConfig, share: float, *, n_boxed: int) -> dict[str, f
     return {name: fraction for name, fraction in dealt.items() if fraction > 0}
 
 
-def learnt_from_here(dataset: Dataset, card: ModelCard) -> list[str]:
+def training_recordings(dataset: Dataset, card: ModelCard) -> list[str]:
     """The recordings of a dataset that a detector was trained on, in whole or in part."""
-    return sorted(_known_here(dataset, _learnt_by(card)))
+    return sorted(_find_in_dataset(dataset, _spans_in_card(card)))
 
 
-def _learnt_by(card: ModelCard) -> Spans:
-    told: Mapping[str, Sequence[Sequence[float]]] = card.provenance.get(LEARNT_FROM, {})
-    return {key: [(float(start), float(end)) for start, end in spans] for key, spans in told.items()}
+def _spans_in_card(card: ModelCard) -> Spans:
+    stored: Mapping[str, Sequence[Sequence[float]]] = card.provenance.get(LEARNT_FROM, {})
+    return {key: [(float(start), float(end)) for start, end in spans] for key, spans in stored.items()}
 
 
-def _known_here(dataset: Dataset, learnt: Spans) -> Spans:
+def _find_in_dataset(dataset: Dataset, learnt: Spans) -> Spans:
     """What of it is in a dataset, by recording."""
     if not learnt:
         return {}
@@ -182,7 +182,7 @@ def _known_here(dataset: Dataset, learnt: Spans) -> Spans:
     return {name: learnt[key] for name, key in prints.items() if key in learnt}
 
 
-def _shared(held: pd.DataFrame, learnt: Spans) -> list[str]:
+def _leaking_recordings(held: pd.DataFrame, learnt: Spans) -> list[str]:
     """The recordings of which some chunks held back have been learnt from."""
     return [name for name, spans in spans_of(held).items() if overlap(spans, learnt.get(name, []))]
 
@@ -202,7 +202,7 @@ def spans_of(chunks: pd.DataFrame) -> Spans:
     return {name: merge_spans(spans) for name, spans in found.items()}
 
 
-def _united(learnt: Iterable[Spans]) -> Spans:
+def _merge(learnt: Iterable[Spans]) -> Spans:
     """What any of them covers of each recording."""
     found: Spans = {}
     for one in learnt:

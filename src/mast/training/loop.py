@@ -63,7 +63,7 @@ class Job(Generic[B]):
     set_trainable: Callable[[int], bool]  # epoch → freeze and unfreeze; says whether anything changed
     validate: Callable[[nn.Module], dict[str, float]]  # metrics of a model; must hold `better`
     save: Callable[[nn.Module, Path, dict[str, Any]], None]  # model, folder, what is known about it
-    better: str = "f1"  # the metric that chooses "best": larger is better, negate an error
+    best_metric: str = "f1"  # the metric that chooses "best": larger is better, negate an error
     describe: Callable[[int], str] = field(default=lambda step: "")  # the recordings behind a step's batch
     follow: Callable[[nn.Module], None] | None = (
         None  # told the average of the model, once, where there is one
@@ -103,12 +103,12 @@ def train(
     saved_at = started_at
     if learner.step < learner.total:
         screen.show(learner.step, "reading the first batch")
-    with learner.kept_when_interrupted():
+    with learner.save_on_interrupt():
         for batch in job.batches.steps(learner.step, learner.total):
             learner.take_step(batch)
             step, (epoch, in_epoch) = learner.step, divmod(learner.step, job.batches.steps_per_epoch)
             if len(learner.pending) >= plan.log_every_steps or in_epoch == 0:
-                screen.loss = f"loss {learner.read_numbers()['loss']:.4f}"
+                screen.loss = f"loss {learner.flush_log()['loss']:.4f}"
                 screen.show(step, screen.loss)
             elif time.monotonic() - screen.shown_at > _SHOW_S:
                 screen.show(step, screen.loss)
@@ -149,7 +149,7 @@ class _Learner(Generic[B]):
         )
         self.weights = list(job.model.parameters())
         self.ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None
-        self.shown = self.ema.model if self.ema else job.model  # what is validated and saved
+        self.evaluated = self.ema.model if self.ema else job.model  # what is validated and saved
         if self.ema and job.follow:
             job.follow(self.ema.model)
         self.step, self.best_epoch, self.validated = 0, -1, 0
@@ -159,7 +159,7 @@ class _Learner(Generic[B]):
         self.log = _Log(out, self.step) if accelerator.is_main_process else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []  # numbers of steps, not read yet
         self._wrapped: nn.Module | None = None
-        self._whole = True  # no step is half done
+        self._between_steps = True  # no step is half done
 
     def _resume(self) -> None:
         snapshot = latest_state(self.out / "state")
@@ -174,13 +174,13 @@ class _Learner(Generic[B]):
                 self.ema.updates = snapshot["ema_updates"]
 
     @contextmanager
-    def kept_when_interrupted(self) -> Iterator[None]:
+    def save_on_interrupt(self) -> Iterator[None]:
         """Keep the steps that were taken when the user stops the block, unless a validation is still due after them."""
         first = self.step
         try:
             yield
         except KeyboardInterrupt:
-            if self.step > first and self._whole and not self.validation_due:
+            if self.step > first and self._between_steps and not self.validation_due:
                 self.save_state()
             raise
 
@@ -188,15 +188,15 @@ class _Learner(Generic[B]):
     def validation_due(self) -> bool:
         """Whether the last step ended an epoch that validation follows, and nothing was validated since."""
         epoch, in_epoch = divmod(self.step, self.job.batches.steps_per_epoch)
-        asked = epoch % self.job.optimisation.validate_every_epochs == 0 or self.step == self.total
-        return in_epoch == 0 and asked and self.validated < self.step
+        scheduled = epoch % self.job.optimisation.validate_every_epochs == 0 or self.step == self.total
+        return in_epoch == 0 and scheduled and self.validated < self.step
 
     def take_step(self, batch: B) -> None:
         """Learn from one batch; Ctrl-C waits until that is done, a second one does not."""
-        with uninterrupted():
-            self._whole = False
+        with defer_interrupts():
+            self._between_steps = False
             self._take_step(batch)
-            self._whole = True
+            self._between_steps = True
 
     def _take_step(self, batch: B) -> None:
         job, plan, accelerator = self.job, self.job.optimisation, self.accelerator
@@ -204,7 +204,7 @@ class _Learner(Generic[B]):
         if in_epoch == 0 or self._wrapped is None:
             job.objective.train()
             if job.set_trainable(epoch) or self._wrapped is None:
-                self._wrapped = _for_processes(job.objective, accelerator)
+                self._wrapped = _distribute(job.objective, accelerator)
         floor = plan.min_lr / plan.lr
         factor = warmup_cosine(self.step, total_steps=self.total, warmup_steps=self.warmup, floor=floor)
         for group in self.optimizer.param_groups:
@@ -228,24 +228,24 @@ class _Learner(Generic[B]):
     def validate(self, epochs: int) -> None:
         """Measure the model after this many epochs; keep it, and if it is the best so far, as that."""
         job, main = self.job, self.accelerator.is_main_process
-        self.shown.eval()
+        self.evaluated.eval()
         # other shapes than in training: not worth compiling
         with torch.compiler.set_stance("force_eager"):
-            self.last = job.validate(self.shown)
+            self.last = job.validate(self.evaluated)
         about = {"epoch": epochs, "step": self.step, "metrics": self.last}
         if self.log:
             self.log.write(self.step - 1, {f"validation/{k}": v for k, v in self.last.items()})
-        if not self.best or self.last[job.better] > self.best[job.better]:
+        if not self.best or self.last[job.best_metric] > self.best[job.best_metric]:
             self.best, self.best_epoch = self.last, epochs
             if main:
-                job.save(self.shown, self.out / "best", about)
+                job.save(self.evaluated, self.out / "best", about)
         if main:
-            job.save(self.shown, self.out / "last", about)
+            job.save(self.evaluated, self.out / "last", about)
         self.validated = self.step
 
     def save_state(self) -> None:
         """A snapshot to resume from."""
-        self.read_numbers()  # what is not finite must not be saved, and what is logged must not be missing
+        self.flush_log()  # what is not finite must not be saved, and what is logged must not be missing
         if self.accelerator.is_main_process:
             state = {
                 "step": self.step,
@@ -259,9 +259,9 @@ class _Learner(Generic[B]):
             }
             save_state(self.out / "state", self.step, state)
 
-    def read_numbers(self) -> dict[str, float]:
+    def flush_log(self) -> dict[str, float]:
         """The numbers of the last steps, written down; those of the very last."""
-        return _drain(self.pending, self.log, self.job.describe)
+        return _flush_log(self.pending, self.log, self.job.describe)
 
     def result(self, chunks_per_s: float) -> Result:
         """How far it is."""
@@ -274,18 +274,18 @@ class _Learner(Generic[B]):
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Ctrl-C in the block is raised at its end; a second one at once."""
     before = signal.getsignal(signal.SIGINT)
     # Ctrl-C reaches only the main thread; a command in the background of a script does not hear it
     if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield
         return
-    asked: list[int] = []
+    interrupts: list[int] = []
 
     def note(number: int, _: object) -> None:
-        asked.append(number)
-        if len(asked) > 1:
+        interrupts.append(number)
+        if len(interrupts) > 1:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, note)
@@ -293,7 +293,7 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before or signal.default_int_handler)
-    if asked:
+    if interrupts:
         raise KeyboardInterrupt
 
 
@@ -324,7 +324,7 @@ def clip_gradients(weights: list[nn.Parameter], max_norm: float) -> Tensor:
     return norm
 
 
-def _for_processes(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
+def _distribute(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
     """The objective itself, or its share in a run of several processes.
 
     Made again when the set of trainable parameters changes: gradients are averaged over processes for those
@@ -336,7 +336,7 @@ def _for_processes(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
     return nn.parallel.DistributedDataParallel(objective, device_ids=devices, broadcast_buffers=False)
 
 
-def _drain(
+def _flush_log(
     pending: list[tuple[int, dict[str, Tensor]]],
     log: _Log | None,
     describe: Callable[[int], str],

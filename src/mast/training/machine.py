@@ -40,7 +40,7 @@ class Machine:
         return _COMPUTED[self.accelerator.mixed_precision]
 
     @property
-    def main(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files."""
         return bool(self.accelerator.is_main_process)
 

@@ -27,7 +27,9 @@ class Origin:
     learnt: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=provenance_of_code)
 
-    def told(self, about: Mapping[str, Any], state: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    def provenance(
+        self, about: Mapping[str, Any], state: Mapping[str, Any], recipe: Recipe
+    ) -> dict[str, Any]:
         """The card's ``provenance``.
 
         Args:

@@ -20,8 +20,8 @@ from mast.training.learnt_before import spans_of
 from mast.wording import counted
 
 PART_LIST = "split.csv"
-_DOES = {"train": "trains", "val": "validates", "test": "is held back for testing"}
-_DO = {"train": "train", "val": "validate", "test": "are held back for testing"}
+_ROLE_OF_ONE = {"train": "trains", "val": "validates", "test": "is held back for testing"}
+_ROLE_OF_SEVERAL = {"train": "train", "val": "validate", "test": "are held back for testing"}
 
 
 def list_parts(dataset: Dataset, parts: Mapping[str, Chunks]) -> pd.DataFrame:
@@ -41,14 +41,14 @@ def list_parts(dataset: Dataset, parts: Mapping[str, Chunks]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"])
 
 
-class Unused(NamedTuple):
+class UnusedBoxes(NamedTuple):
     """Boxes in no part: nothing is learnt from them or measured on them."""
 
     boxes: int
-    words: str  # a sentence without its full stop; empty where there are none
+    sentence: str  # a sentence without its full stop; empty where there are none
 
 
-def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> Unused:
+def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> UnusedBoxes:
     """The boxes in none of the stretches that :func:`list_parts` gives, and why.
 
     Args:
@@ -69,11 +69,11 @@ def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> 
     missed = events.loc[[not one for one in used], "recording"]
     names = list(dict.fromkeys(missed))
     if not names:
-        return Unused(0, "")
+        return UnusedBoxes(0, "")
     n = len(missed)
     cut = bool((table[table["file"].isin(names)].groupby("file")["split"].nunique() > 1).any())
     verb, subject = ("is", "it lies") if n == 1 else ("are", "they lie")
-    return Unused(
+    return UnusedBoxes(
         n,
         f"{n:,} of {counted(len(events), 'box')} {verb} not used, {'' if n == 1 else 'the first '}in {names[0]}: "
         f"{subject} where less than {front_end.chunk_s:.4g} s was listened to without a gap, or before or after the "
@@ -81,17 +81,17 @@ def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> 
     )
 
 
-def parts_in_words(table: pd.DataFrame) -> str:
+def describe_parts(table: pd.DataFrame) -> str:
     """How many recordings and boxes each part has.
 
     >>> rows = [("a.wav", "train", 0.0, 60.0, 12), ("b.wav", "val", 0.0, 60.0, 3), ("c.wav", "val", 0.0, 60.0, 1)]
-    >>> parts_in_words(pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"]))
+    >>> describe_parts(pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"]))
     '1 recording with 12 boxes trains, 2 recordings with 4 boxes validate'
     """
     words = []
     for part in parts_in_order(table["split"]):
         own = table[table["split"] == part]
         n, boxes = own["file"].nunique(), int(own["boxes"].sum())
-        role = (_DOES if n == 1 else _DO).get(part, f"{'is' if n == 1 else 'are'} {part}")
+        role = (_ROLE_OF_ONE if n == 1 else _ROLE_OF_SEVERAL).get(part, f"{'is' if n == 1 else 'are'} {part}")
         words.append(f"{counted(n, 'recording')} with {counted(boxes, 'box')} {role}")
     return ", ".join(words)

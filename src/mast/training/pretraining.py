@@ -21,18 +21,18 @@ from mast.training.batches import step_generator
 from mast.training.chosen_chunks import (
     Chunks,
     batch_names,
+    cached_normalisation,
     decode_once,
     hold_out,
-    in_order,
-    normalisation_of,
-    shuffled,
+    ordered_batches,
+    shuffled_batches,
     unlabelled_chunks,
 )
 from mast.training.groups import parameter_groups
 from mast.training.loop import Job, Result, train
 from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
-from mast.training.recipe import Recipe, remember_recipe
+from mast.training.recipe import Recipe, check_and_save_recipe
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
@@ -100,7 +100,7 @@ def measure_reconstruction(
     hidden_sum = torch.zeros(n_rows, patch * patch, dtype=torch.float64, device=device)
     hidden_square = torch.zeros(n_rows, dtype=torch.float64, device=device)
     hidden_count = torch.zeros(n_rows, dtype=torch.float64, device=device)
-    for number, batch in enumerate(in_order(chunks, batch_size=batch_size)):
+    for number, batch in enumerate(ordered_batches(chunks, batch_size=batch_size)):
         spectrograms = pipeline(batch).spectrograms
         result = model(spectrograms, generator=step_generator(seed, number, device))
         n_hidden = float(result.mask.hidden.sum())
@@ -148,8 +148,8 @@ def pretrain(
     plan, front_end = recipe.pretrain, recipe.front_end
     sources = unlabelled_chunks(data, front_end)
     learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, max_chunks=plan.max_chunks)
-    if machine.main:
-        remember_recipe(recipe, out, about=about)
+    if machine.is_main:
+        check_and_save_recipe(recipe, out, about=about)
     run = TrainingRun(recipe, machine, out, about, start, seed)
     return fit_encoder(learn, held, run, progress=progress, stop_after=stop_after)
 
@@ -180,12 +180,12 @@ def fit_encoder(
     learn, held = (
         decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
     )
-    normalisation = run.normalisation or normalisation_of(
+    normalisation = run.normalisation or cached_normalisation(
         [learn, held], recipe, machine, run.out, seed=seed, progress=progress
     )
     torch.manual_seed(seed)
     model = MaskedAutoencoder(recipe.autoencoder)
-    note = run.start.fill_autoencoder(model)
+    note = run.start.load_into_autoencoder(model)
     pipeline = FrontEndPipeline(recipe.front_end, normalisation)
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
     fitting = _EncoderInTraining(run, pipeline, held, Origin(len(learn), note))
@@ -194,7 +194,7 @@ def fit_encoder(
     job = Job(
         objective=objective,
         model=model,
-        batches=shuffled(learn, plan.batch_size, machine, seed=seed),
+        batches=shuffled_batches(learn, plan.batch_size, machine, seed=seed),
         optimisation=plan,
         groups=lambda: parameter_groups(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers={"": 1.0}
@@ -202,7 +202,7 @@ def fit_encoder(
         set_trainable=lambda epoch: False,
         validate=fitting.validate,
         save=fitting.save,
-        better="negative_error",
+        best_metric="negative_error",
         describe=batch_names(learn, plan.batch_size, seed),
         follow=objective.follow if plan.latent_weight else None,
     )
@@ -218,13 +218,13 @@ class _EncoderInTraining:
     held: Chunks
     origin: Origin
 
-    def validate(self, shown: nn.Module) -> dict[str, float]:
+    def validate(self, trained: nn.Module) -> dict[str, float]:
         """Errors on the chunks that are held out."""
-        assert isinstance(shown, MaskedAutoencoder)
+        assert isinstance(trained, MaskedAutoencoder)
         machine, batch_size = self.run.machine, self.run.recipe.pretrain.batch_size
         with machine.accelerator.autocast():
             found = measure_reconstruction(
-                shown,
+                trained,
                 self.held,
                 self.pipeline,
                 batch_size=machine.eval_batch(batch_size),
@@ -237,7 +237,7 @@ class _EncoderInTraining:
             "mean_row_error": found.mean_row_error,
         }
 
-    def save(self, shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
+    def save(self, trained: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         """Write a model folder."""
         recipe = self.run.recipe
         card = ModelCard(
@@ -245,6 +245,6 @@ class _EncoderInTraining:
             architecture=recipe.autoencoder,
             front_end=recipe.front_end,
             normalisation=self.pipeline.normalisation,
-            provenance=self.origin.told(self.run.about, state, recipe),
+            provenance=self.origin.provenance(self.run.about, state, recipe),
         )
-        save_checkpoint(folder, shown, card)
+        save_checkpoint(folder, trained, card)

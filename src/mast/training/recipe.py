@@ -307,7 +307,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) 
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, numbers of thousands of digits
         raise ConfigError(f"{name}: not valid TOML ({error})") from None
     for dotted, value in (overrides or {}).items():
-        _put(values, dotted.split("."), value)
+        _set_nested(values, dotted.split("."), value)
     recipe = parse_settings(Recipe, values, where=name)
     if recipe.band_hz is not None:
         front_end = recipe.front_end.at_band(recipe.band_hz)
@@ -330,13 +330,13 @@ def parse_override(text: str) -> tuple[str, Any]:
     return name.strip(), value
 
 
-def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
+def _set_nested(values: dict[str, Any], path: list[str], value: Any) -> None:
     for key in path[:-1]:
         values = values.setdefault(key, {})
     values[path[-1]] = value
 
 
-def remember_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
+def check_and_save_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
     """Write the resolved recipe into a run's folder; refuse to continue a run that was started with another one.
 
     Args:
@@ -350,9 +350,9 @@ def remember_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> N
         instead = "choose another --out, or delete it to start again"
         now = {"recipe": recipe.model_dump(mode="json"), **about}
         refuse_other_inputs(out, before, now, instead=instead, ignore=BOOKKEEPING)
-    keep_recipe(recipe, out, about=about)
+    save_recipe(recipe, out, about=about)
 
 
-def keep_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
+def save_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
     """The same where it is known already that the folder may be continued."""
     save_inputs(out / RECIPE, {"recipe": recipe.model_dump(mode="json"), **about})

@@ -1,12 +1,12 @@
 """Starting from a model: what a training takes over from it. Decided here and nowhere else, in this order:
 
 1. which model it is: as users name one, or a file of weights of others (:meth:`Start.find`);
-2. its front end, played at the speed of the band that was asked for, and its architecture (:meth:`Start.adopted`);
-3. smaller steps, where all its weights are the start (:meth:`Start.gentle`);
+2. its front end, played at the speed of the band that was asked for, and its architecture (:meth:`Start.adapt_recipe`);
+3. smaller steps, where all its weights are the start (:meth:`Start.gentle_plan`);
 4. its threshold and what its scores mean, where validation has too few boxes to say (:meth:`Start.threshold`,
    :meth:`Start.calibration`);
 5. the statistics of sound that it was trained with (:attr:`Start.normalisation`);
-6. its weights: all, those that detect, or the encoder's (:meth:`Start.fill`).
+6. its weights: all, those that detect, or the encoder's (:meth:`Start.load_into`).
 
 The recipe decides all else. What it sets by hand, it keeps: a front end must then fit the model's, and of a model of
 another shape only the encoder is taken. The stages of self-training have their own rates and choose their thresholds.
@@ -79,7 +79,7 @@ class Start:
         architecture = self.card.architecture if self.card is not None else None
         return architecture if isinstance(architecture, DetectorConfig) else None
 
-    def adopted(self, recipe: Recipe) -> Recipe:
+    def adapt_recipe(self, recipe: Recipe) -> Recipe:
         """The recipe with the detector's front end, its architecture and whether its boxes may nest."""
         own = self.detector
         if own is None or recipe.model != "mast":
@@ -103,7 +103,7 @@ class Start:
             return recipe.front_end  # set by hand
         return own if band_hz is None else own.at_band(band_hz)
 
-    def gentle(self, recipe: Recipe) -> TrainRecipe:
+    def gentle_plan(self, recipe: Recipe) -> TrainRecipe:
         """The recipe's training, with smaller steps where all weights of a detector are the start."""
         plan, own, wanted = recipe.train, self.detector, recipe.detector
         if own is None or not isinstance(wanted, DetectorConfig) or not same_fields(own, wanted):
@@ -151,7 +151,7 @@ class Start:
         """The statistics that the model was trained with; a file of others has none."""
         return None if self.card is None else self.card.normalisation
 
-    def fill(self, model: BoxDetector, recipe: Recipe) -> str:
+    def load_into(self, model: BoxDetector, recipe: Recipe) -> str:
         """Load the weights that fit into a detector; says which those are.
 
         Raises:
@@ -177,15 +177,15 @@ class Start:
             load_weights(model, self.path)
             return f"all weights of the detector in {self.path}"
         if own is not None and same_fields(own, wanted):
-            _take_parts(model, load_checkpoint(self.path).model)
+            _copy_parts(model, load_checkpoint(self.path).model)
             return f"all weights of the detector in {self.path} but those of the contrastive loss"
         if own is not None and _only_detail_is_new(own, wanted):
-            _take_parts(model, load_checkpoint(self.path).model)
+            _copy_parts(model, load_checkpoint(self.path).model)
             return f"all weights of the detector in {self.path}, with a new detail path beside them"
         load_encoder(model, self.path)
         return f"encoder of {self.path}"
 
-    def fill_autoencoder(self, model: MaskedAutoencoder) -> str:
+    def load_into_autoencoder(self, model: MaskedAutoencoder) -> str:
         """The same for pretraining."""
         if self.path is None:
             return ""
@@ -207,7 +207,7 @@ class Start:
         if self.card is None or self.card.front_end == front_end:
             return
         own = self.card.front_end
-        if not self.is_detector or not _alike(front_end, own.at_band(front_end.high_hz)):
+        if not self.is_detector or not _same_front_end(front_end, own.at_band(front_end.high_hz)):
             raise ConfigError(
                 f"{self.path}: was trained on a front end for {own.low_hz:g}–{own.high_hz:g} Hz, but this run looks at "
                 f"{front_end.low_hz:g}–{front_end.high_hz:g} Hz; use the same front end"
@@ -240,13 +240,13 @@ def _only_detail_is_new(start: DetectorConfig, wanted: DetectorConfig) -> bool:
     return start.detail == 0 and same_fields(start.model_copy(update={"detail": wanted.detail}), wanted)
 
 
-def _take_parts(model: MastDetector, start: nn.Module) -> None:
+def _copy_parts(model: MastDetector, start: nn.Module) -> None:
     """The weights of the parts that detect, of those that both have."""
     for part in (name for name in _DETECTING if hasattr(model, name) and hasattr(start, name)):
         getattr(model, part).load_state_dict(getattr(start, part).state_dict())
 
 
-def _alike(a: FrontEnd, b: FrontEnd) -> bool:
+def _same_front_end(a: FrontEnd, b: FrontEnd) -> bool:
     """The same but for roundings: sample rates are whole numbers."""
     pairs = zip(a.model_dump().values(), b.model_dump().values(), strict=True)
     return all(math.isclose(x, y, rel_tol=1e-3) for x, y in pairs)

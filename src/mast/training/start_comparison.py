@@ -10,7 +10,7 @@ from mast.data.recordings import Dataset
 from mast.evaluation.evidence import Finding, Tally, TrainingEvidence, judge_training, tally_of
 from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.chunk_scores import look_at
+from mast.training.chunk_scores import detect_by_plan
 from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.start import Start
@@ -29,11 +29,11 @@ def validation_tally(
         front_end: of the chunks, where it is not the model's own but that one played at another speed.
     """
     model = machine.load(folder, band_hz=None if front_end is None else front_end.high_hz)
-    measured = look_at(model, held, plan, machine)
+    measured = detect_by_plan(model, held, plan, machine)
     return tally_of(replace(measured, threshold=model.card.thresholds["score"]))
 
 
-class AgainstStart(NamedTuple):
+class StartComparison(NamedTuple):
     """What both get right on validation, and what that says."""
 
     as_is: Tally
@@ -41,9 +41,9 @@ class AgainstStart(NamedTuple):
     finding: Finding
 
 
-def against_start(
+def compare_with_start(
     dataset: Dataset, best: Path, start: Start, recipe: Recipe, *, seed: int = 0
-) -> AgainstStart:
+) -> StartComparison:
     """The detector that a training started from and the one that it ended in, on validation.
 
     Args:
@@ -54,13 +54,13 @@ def against_start(
         seed: of the division into parts.
     """
     assert start.path is not None
-    recipe = start.adopted(recipe)
+    recipe = start.adapt_recipe(recipe)
     machine, parts = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)
     held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
-    learnt = learnt._replace(averaged=start.gentle(recipe).start_share > 0)
+    learnt = learnt._replace(averaged=start.gentle_plan(recipe).start_share > 0)
     as_is = validation_tally(start.path, held, recipe.train, machine, front_end=recipe.front_end)
     trained = validation_tally(best, held, recipe.train, machine)
-    return AgainstStart(as_is, trained, judge_training(trained, as_is, learnt))
+    return StartComparison(as_is, trained, judge_training(trained, as_is, learnt))
 
 
 def learnt_from(train: Chunks, dataset: Dataset, front_end: FrontEnd) -> TrainingEvidence:
