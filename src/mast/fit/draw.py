@@ -18,7 +18,7 @@ from mast.evaluation.evidence import tally_of
 from mast.evaluation.part_tables import PartTables, merge_parts
 from mast.evaluation.threshold import steady_threshold_of
 from mast.files import replace_folder
-from mast.fit.fit_run import FitRun, f1_words
+from mast.fit.fit_run import FitRun, format_f1
 from mast.fit.habit_choice import HabitChoice, choose_habit
 from mast.fit.threshold_choice import ThresholdChoice, choose_threshold
 from mast.habit import Habit
@@ -31,7 +31,7 @@ from mast.training.chunk_scores import detect_by_plan
 FOLDER = "habit"  # beside the model that draws otherwise
 
 
-def habit(run: FitRun) -> None:
+def apply_habit(run: FitRun) -> None:
     """The start, drawing boxes as the user does, where boxes held back show that it should: it takes its place."""
     if START not in run.detectors:
         return
@@ -39,7 +39,7 @@ def habit(run: FitRun) -> None:
 
     def work() -> dict[str, Any]:
         card = load_card(run.detectors[START])
-        drawing, sure = broadcast_object_list([_choices(run, card)])[0]
+        drawing, sure = broadcast_object_list([_choose(run, card)])[0]
         if run.machine.is_main:
             replace_folder(run.detectors[START], folder)
             known = {
@@ -55,25 +55,25 @@ def habit(run: FitRun) -> None:
         }
 
     chosen = "habit and threshold, on train and validation"
-    inputs = {**run.common, **run.labels, **run.after("start"), "chosen": chosen}
+    inputs = {**run.common, **run.labels, **run.upstream("start"), "chosen": chosen}
     found = run.do("habit", inputs, (folder / "model.json",), work)
     card = load_card(folder)
     run.habit, run.threshold = card.habit or Habit(), card.thresholds["score"]
     for sentence in filter(None, found["sentences"]):
         run.say(sentence)
     if found["changed"]:
-        run.made(HABIT, folder, "habit")
-        run.say(f"habit: validation F1 {f1_words(run.tallies[HABIT].f1)}")
+        run.add_detector(HABIT, folder, "habit")
+        run.say(f"habit: validation F1 {format_f1(run.tallies[HABIT].f1)}")
 
 
-def _choices(run: FitRun, card: ModelCard) -> tuple[HabitChoice, ThresholdChoice]:
+def _choose(run: FitRun, card: ModelCard) -> tuple[HabitChoice, ThresholdChoice]:
     """What the boxes of train and validation say about how they are drawn, and about the minimum score."""
     own, labelled = card.thresholds["score"], run.sources.labelled
     # of overlapping chunks, every box would count twice
     parts = (run.parts["train"].without_overlap(labelled, run.recipe.front_end), run.parts["val"])
     low = min(own, run.recipe.train.score_threshold)
     measured = merge_parts(
-        [_as_given(run, run.detectors[START], own_part, min_score=low) for own_part in parts]
+        [_detect_as_given(run, run.detectors[START], own_part, min_score=low) for own_part in parts]
     )
     drawing = choose_habit(replace(measured, threshold=own), card.habit or Habit(), labelled.path)
     events = redraw_events(measured.found, drawing.habit, measured.front_end, labelled.path, threshold=own)
@@ -95,15 +95,15 @@ def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
     folder, name = model.with_name(FOLDER), f"{stage}-habit"
 
     def work() -> dict[str, Any]:
-        found: _Drawn = broadcast_object_list([_drawn(run, model)])[0]
+        found: _HabitComparison = broadcast_object_list([_compare_habit(run, model)])[0]
         if run.machine.is_main:
             replace_folder(model, folder)
             if found.better:
-                _carry(run, folder, found.threshold)
+                _write_habit(run, folder, found.threshold)
         run.machine.accelerator.wait_for_everyone()
         return {"better": found.better, "f1": found.f1, "without": found.without}
 
-    inputs = {**run.common, **run.labels, **run.after(stage), **run.after("habit")}
+    inputs = {**run.common, **run.labels, **run.upstream(stage), **run.upstream("habit")}
     found = run.do(name, inputs, (folder / "model.json",), work)
     numbers = f"validation F1 {found['f1']:.3f}, {found['without']:.3f} without"
     if found["better"]:
@@ -115,7 +115,7 @@ def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
     return folder, name
 
 
-class _Drawn(NamedTuple):
+class _HabitComparison(NamedTuple):
     """A detector on validation, with the habit and without."""
 
     better: bool  # with it
@@ -124,18 +124,18 @@ class _Drawn(NamedTuple):
     without: float
 
 
-def _drawn(run: FitRun, model: Path) -> _Drawn:
+def _compare_habit(run: FitRun, model: Path) -> _HabitComparison:
     """Whether the habit helps a trained detector on validation."""
     held, card = run.parts["val"], load_card(model)
     own = card.thresholds["score"]
     min_score = run.recipe.train.score_threshold
-    given = replace(_as_given(run, model, held, min_score=min_score), threshold=own)
+    given = replace(_detect_as_given(run, model, held, min_score=min_score), threshold=own)
     events = redraw_events(given.found, run.habit, given.front_end, held.path_of, threshold=own)
     drawn = replace(given, found=events)
     chosen = _threshold(run, drawn, own)
     f1, without = (tally_of(part).f1 or 0.0 for part in (replace(drawn, threshold=chosen), given))
     # the higher one, however few boxes there are: boxes held back have shown the habit, so neither is the safer
-    return _Drawn(f1 > without, chosen, f1, without)
+    return _HabitComparison(f1 > without, chosen, f1, without)
 
 
 def _threshold(run: FitRun, drawn: PartTables, own: float) -> float:
@@ -144,7 +144,7 @@ def _threshold(run: FitRun, drawn: PartTables, own: float) -> float:
     return own if few or drawn.truth.empty or drawn.found.empty else steady_threshold_of(drawn.match()).value
 
 
-def _carry(run: FitRun, folder: Path, threshold: float) -> None:
+def _write_habit(run: FitRun, folder: Path, threshold: float) -> None:
     """Write the habit into a model; what its scores mean is measured on boxes as they are drawn now."""
     card = load_card(folder)
     thresholds = {**card.thresholds, "score": threshold}
@@ -152,7 +152,7 @@ def _carry(run: FitRun, folder: Path, threshold: float) -> None:
     run.calibrate(folder)
 
 
-def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, min_score: float) -> PartTables:
+def _detect_as_given(run: FitRun, folder: Path, chunks: Chunks, *, min_score: float) -> PartTables:
     """Boxes as the model gives them, whatever its habit."""
     machine = run.machine
     model = machine.load(folder)

@@ -13,7 +13,7 @@ from accelerate.utils import broadcast_object_list
 from mast.data.chunks import default_split_of
 from mast.data.splits import SplitConfig
 from mast.evaluation.evidence import Tally, TrainingEvidence
-from mast.fit.inputs import Sources, inputs_in_words, labels_of, sound_of
+from mast.fit.inputs import Sources, describe_inputs, describe_labels, describe_sound
 from mast.habit import Habit
 from mast.models.architecture import DetectorConfig
 from mast.normalisation import Normalisation
@@ -41,9 +41,9 @@ class FitRun:
             reporter.say,
             main=machine.is_main,
             wait=machine.accelerator.wait_for_everyone,
-            called=inputs_in_words(sources),
+            called=describe_inputs(sources),
         )
-        self.prints: dict[str, str] = {}  # fingerprints of the stages so far
+        self.fingerprints: dict[str, str] = {}  # fingerprints of the stages so far
         self.normalisation: Normalisation | None = None  # of the sound, where the start has none
         self.habit = Habit()  # how the user's boxes are drawn, where there is a start to tell by
         self.threshold: float | None = None  # the start's, as the user's boxes ask for it
@@ -77,7 +77,7 @@ class FitRun:
         return unused_boxes(labelled, list_parts(labelled, self.parts), self.recipe.front_end)
 
     @cached_property
-    def heard(self) -> tuple[Chunks, Chunks]:
+    def all_chunks(self) -> tuple[Chunks, Chunks]:
         """All chunks, labelled or not: to learn from, and to measure reconstruction on."""
         plan = self.recipe.pretrain
         everything = unlabelled_chunks(self.sources.folders, self.recipe.front_end)
@@ -88,9 +88,9 @@ class FitRun:
     @cached_property
     def sound(self) -> dict[str, Any]:
         """Fingerprints of all recordings."""
-        found = {"labelled sound": sound_of(self.sources.labelled)}
+        found = {"labelled sound": describe_sound(self.sources.labelled)}
         for number, dataset in enumerate(self.sources.unlabelled, start=1):
-            found[f"unlabelled sound {number}"] = sound_of(dataset)
+            found[f"unlabelled sound {number}"] = describe_sound(dataset)
         return found
 
     @cached_property
@@ -99,7 +99,7 @@ class FitRun:
         tested = default_split_of(self.sources.labelled) == SplitConfig()
         return {
             "labelled sound": self.sound["labelled sound"],
-            "labels": labels_of(self.sources.labelled),
+            "labels": describe_labels(self.sources.labelled),
             **({} if tested else {"division": "70/30, no test part"}),
         }
 
@@ -130,8 +130,8 @@ class FitRun:
         """The best detector so far."""
         return recommend_detector(self.tallies, self.learnt) if self.tallies else list(self.detectors)[-1]
 
-    def made(self, name: str, folder: Path, stage: str) -> None:
-        """A stage has made a detector; where there is a start to beat, it is measured on validation."""
+    def add_detector(self, name: str, folder: Path, stage: str) -> None:
+        """Add the detector that a stage has made; where there is a start to beat, it is measured on validation."""
         self.detectors[name], self.made_by[name] = folder, stage
         if START not in self.detectors:
             return
@@ -141,7 +141,7 @@ class FitRun:
             # all processes must take the same branch
             return {"counts": broadcast_object_list([mine.as_lists()])[0]}
 
-        inputs = {**self.common, **self.labels, **self.after(stage), "counted": "by recording"}
+        inputs = {**self.common, **self.labels, **self.upstream(stage), "counted": "by recording"}
         self.tallies[name] = Tally.of(self.do(f"validate-{name}", inputs, (), work)["counts"])
 
     def calibrate(self, folder: Path) -> None:
@@ -166,14 +166,14 @@ class FitRun:
     ) -> dict[str, Any]:
         """A stage, unless it is done; see :class:`mast.runs.Stage`."""
         stage = Stage(name, inputs, products, folder)
-        self.prints[name] = stage.fingerprint
+        self.fingerprints[name] = stage.fingerprint
         return self.ledger.do(stage, work)
 
-    def after(self, name: str) -> dict[str, str]:
+    def upstream(self, name: str) -> dict[str, str]:
         """The input of a stage that builds on another one."""
-        return {f"{UPSTREAM}{name}": self.prints[name]}
+        return {f"{UPSTREAM}{name}": self.fingerprints[name]}
 
-    def section(self, name: str, only: Sequence[str] = ()) -> dict[str, Any]:
+    def recipe_section(self, name: str, only: Sequence[str] = ()) -> dict[str, Any]:
         """A section of the recipe, less what changes nothing that is learnt."""
         values = flatten({name: getattr(self.recipe, name).model_dump(mode="json")})
         return {
@@ -183,6 +183,6 @@ class FitRun:
         }
 
 
-def f1_words(value: float | None) -> str:
+def format_f1(value: float | None) -> str:
     """An F1 in a sentence."""
     return "not defined" if value is None else f"{value:.3f}"

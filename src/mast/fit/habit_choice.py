@@ -85,14 +85,14 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     drawn = [redraw_events(part.above_threshold, habit, part.front_end, path_of) for habit in habits]
     units = [units_of(replace(part, found=found)) for found in drawn]
     table = np.stack([own.counts() for own in units])  # (habits, units, 3)
-    everywhere, held = table.sum(axis=1), _held_back(table)
+    everywhere, held = table.sum(axis=1), _leave_one_out(table)
     tally, start_tally = (Tally(counts, units[0].stretches) for counts in (held, table[0]))
-    gained = len(part.truth) >= MIN_BOXES and compare_tallies(tally, start_tally) is Finding.BETTER
+    beats_start = len(part.truth) >= MIN_BOXES and compare_tallies(tally, start_tally) is Finding.BETTER
     best = habits[int(_f1(everywhere).argmax())]
-    return HabitChoice(best if gained else start, start, start_tally, tally)
+    return HabitChoice(best if beats_start else start, start, start_tally, tally)
 
 
-def _held_back(table: FloatArray) -> FloatArray:
+def _leave_one_out(table: FloatArray) -> FloatArray:
     """(units, 3) counts where each unit is scored by the candidate that is best on all others."""
     everywhere = table.sum(axis=1)
     chosen = [int(_f1(everywhere - table[:, unit]).argmax()) for unit in range(table.shape[1])]

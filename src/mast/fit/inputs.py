@@ -22,7 +22,7 @@ from mast.training.learnt_before import avoid_leakage
 from mast.training.start import Start
 
 # warnings of load_dataset
-_TOLD_ONCE = (
+_KNOWN_WARNINGS = (
     ".*( left out|not count as heard and empty|after (its|their) recording has ended|above half the sample rate"
     "|below 0 Hz|probably in kHz)"
 )
@@ -52,12 +52,12 @@ class Sources:
         """Every dataset with a name for it."""
         return [("labelled", self.labelled), *(("unlabelled", dataset) for dataset in self.unlabelled)]
 
-    def heard_by(self, front_end: FrontEnd, say: Say) -> Sources:
+    def within_band(self, front_end: FrontEnd, say: Say) -> Sources:
         """Without boxes outside the band; says how many those are."""
         seen = restrict_to_band(self.labelled, front_end, tell=lambda text: say(f"note: {text}"))
         return replace(self, labelled=seen)
 
-    def kept_apart(self, front_end: FrontEnd, seed: int, say: Say) -> Sources:
+    def without_leakage(self, front_end: FrontEnd, seed: int, say: Say) -> Sources:
         """Divided so that the start has learnt from nothing that is held back; says what that changes."""
         divided = avoid_leakage(
             self.labelled, self.start.folders, front_end, seed=seed, say=lambda text: say(f"note: {text}")
@@ -96,12 +96,12 @@ def load_sources(
     return Sources(labelled, others, start)
 
 
-def quiet_about_sources() -> None:
-    """What was said once about the data need not be said by every stage (use within ``catch_warnings``)."""
-    warnings.filterwarnings("ignore", message=_TOLD_ONCE)
+def ignore_source_warnings() -> None:
+    """Ignore warnings about the data that were shown once already (use within ``catch_warnings``)."""
+    warnings.filterwarnings("ignore", message=_KNOWN_WARNINGS)
 
 
-def sound_of(dataset: Dataset) -> str:
+def describe_sound(dataset: Dataset) -> str:
     """Recordings, their sizes and times of change, as words and a fingerprint: what an encoder learns from."""
     rows = []
     for name, duration in zip(dataset.recordings["file"], dataset.recordings["duration_s"], strict=True):
@@ -111,7 +111,7 @@ def sound_of(dataset: Dataset) -> str:
     return f"{len(rows):,} recordings, {hours:.2f} h ({digest(sorted(rows))[:12]})"
 
 
-def labels_of(dataset: Dataset) -> str:
+def describe_labels(dataset: Dataset) -> str:
     """Boxes, what was listened to and how it is divided, as words and a fingerprint: what a detector learns from.
 
     Names of species, sites and hours do not matter to a detector of boxes, so they are left out.
@@ -124,18 +124,18 @@ def labels_of(dataset: Dataset) -> str:
     return f"{len(parts[1]):,} boxes ({_table_digest(parts)})"
 
 
-def facts_of(dataset: Dataset) -> str:
+def dataset_fingerprint(dataset: Dataset) -> str:
     """All that a report says about a dataset, as a fingerprint."""
     return _table_digest((dataset.recordings, dataset.annotations.events, dataset.annotations.reviewed))
 
 
-def inputs_in_words(sources: Sources) -> dict[str, str]:
+def describe_inputs(sources: Sources) -> dict[str, str]:
     """What a user knows the inputs of a stage by, by their names in the ledger."""
     datasets = {f"dataset {i}": str(dataset.root) for i, (_, dataset) in enumerate(sources.everything)}
     return {"labels": "your boxes or what was listened to", **datasets}
 
 
-def start_of(start: Start) -> str:
+def start_fingerprint(start: Start) -> str:
     """The fingerprint of weights to start from."""
     if start.card is not None:
         return start.card.weights_sha256[:16]

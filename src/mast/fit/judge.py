@@ -13,8 +13,8 @@ from mast.evaluation.part_tables import PartTables
 from mast.files import replace_folder, write_json
 from mast.fit.detector_scores import measure_detectors
 from mast.fit.fit_run import FitRun
-from mast.fit.forecast import duration_in_words
-from mast.fit.inputs import facts_of, write_listing
+from mast.fit.inputs import dataset_fingerprint, write_listing
+from mast.fit.time_estimate import format_duration
 from mast.models.card import load_card
 from mast.reports.fit_report import write_fit_report
 from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
@@ -30,20 +30,20 @@ def scan(run: FitRun) -> None:
     spans = labelled.annotations.reviewed
     heard_s = float((spans["end_s"] - spans["start_s"]).sum())
     run.say(
-        f"scan: {counted(len(labelled), 'recording')}, {duration_in_words(heard_s)} of them listened to, with "
+        f"scan: {counted(len(labelled), 'recording')}, {format_duration(heard_s)} of them listened to, with "
         f"{counted(len(labelled.annotations.events), 'box')}"
     )
     if run.sources.unlabelled:
         n_unlabelled = sum(map(len, run.sources.unlabelled))
         sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
-        run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {duration_in_words(sound_s)}")
+        run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {format_duration(sound_s)}")
     parts = ", ".join(f"{name} {len(run.parts[name]):,}" for name in parts_in_order(run.parts))
     run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
     if run.unused.boxes:
         run.say(f"scan: {run.unused.sentence}")
     if default_split_of(labelled).fractions == NO_TEST:
         run.say(f"scan: no test part: fewer than {MIN_BOXES_TO_TEST} boxes are too few for one")
-    inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
+    inputs = {f"dataset {i}": dataset_fingerprint(d) for i, (_, d) in enumerate(run.sources.everything)}
 
     def work() -> dict[str, Any]:
         if run.machine.is_main:
@@ -79,7 +79,7 @@ def calibrate(run: FitRun) -> None:
         return {"method": stored.calibration.method, "threshold": seen}
 
     products = (model / "model.safetensors", model / "model.json")
-    run.do("calibrate", run.after(run.made_by[chosen]), products, work)
+    run.do("calibrate", run.upstream(run.made_by[chosen]), products, work)
 
 
 def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
@@ -120,13 +120,13 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
         return {}
 
     inputs = {
-        **run.after("calibrate"),
+        **run.upstream("calibrate"),
         **run.labels,
         "resamples": resamples,
         "counted": "by recording, and learnt",
     }
     for name in names:
-        inputs |= run.after(run.made_by[name])
+        inputs |= run.upstream(run.made_by[name])
     run.do("evaluate", inputs, (path, run.out / "evaluate"), work)
     metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return metrics
@@ -135,8 +135,8 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
 def report(run: FitRun, examples: int) -> Path:
     """The page about all of it."""
     path = run.out / "report.html"
-    facts = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
-    inputs = {**run.after("evaluate"), **facts, **run.sound, "mast": __version__, "examples": examples}
+    facts = {f"dataset {i}": dataset_fingerprint(d) for i, (_, d) in enumerate(run.sources.everything)}
+    inputs = {**run.upstream("evaluate"), **facts, **run.sound, "mast": __version__, "examples": examples}
 
     def work() -> dict[str, Any]:
         if run.machine.is_main:

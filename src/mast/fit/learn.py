@@ -13,9 +13,9 @@ from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.files import replace_folder, write_whole
 from mast.fit.draw import with_habit
-from mast.fit.fit_run import FitRun, f1_words
-from mast.fit.forecast import Amounts, forecast
-from mast.fit.inputs import start_of
+from mast.fit.fit_run import FitRun, format_f1
+from mast.fit.inputs import start_fingerprint
+from mast.fit.time_estimate import ChunkCounts, describe_estimate
 from mast.habit import Habit
 from mast.models.checkpoint import update_card
 from mast.normalisation import Normalisation
@@ -39,9 +39,9 @@ def plan(run: FitRun, fixed: Collection[str] | None) -> None:
     """How long this run trains, and how long that takes here, measured; a resumed run keeps its plan."""
     start, learn = run.sources.start, run.parts["train"]
     free = fixed is not None and start.is_detector
-    inputs = {**run.common, **run.section("train"), **run.labels}
+    inputs = {**run.common, **run.recipe_section("train"), **run.labels}
     if start.path is not None:
-        inputs["init"] = start_of(start)
+        inputs["init"] = start_fingerprint(start)
     if free:
         inputs["chosen"] = sorted(name for name in fixed or () if name.startswith("train."))
 
@@ -59,19 +59,19 @@ def plan(run: FitRun, fixed: Collection[str] | None) -> None:
         rates = measure_rates(learn, run.recipe, run.machine, pretrain=start.path is None)
         rates = Rates(*broadcast_object_list(list(rates)))
         device = "this GPU" if run.machine.device.type == "cuda" else "this machine without a GPU"
-        run.say(f"plan: {forecast(fitting(rates), _amounts(run), rates, device=device)}")
+        run.say(f"plan: {describe_estimate(fitting(rates), _count_chunks(run), rates, device=device)}")
         return dict(rates._asdict())
 
     found = run.do("plan", inputs, (), work)
     run.recipe = fitting(Rates(**found))
 
 
-def _amounts(run: FitRun) -> Amounts:
+def _count_chunks(run: FitRun) -> ChunkCounts:
     others = sum(len(chunks) for name, chunks in run.parts.items() if name not in ("train", "val"))
     sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
     unlabelled = round(2 * sound_s / run.recipe.front_end.chunk_s)  # chunks overlap by half
-    heard = len(run.heard[0]) if run.sources.start.path is None else 0
-    return Amounts(len(run.parts["train"]), len(run.parts["val"]), others, unlabelled, heard)
+    heard = len(run.all_chunks[0]) if run.sources.start.path is None else 0
+    return ChunkCounts(len(run.parts["train"]), len(run.parts["val"]), others, unlabelled, heard)
 
 
 def statistics(run: FitRun) -> None:
@@ -82,16 +82,16 @@ def statistics(run: FitRun) -> None:
     path = run.out / "statistics" / "normalisation.json"
     inputs = {
         **run.common,
-        **run.section("pretrain", only=("held_out", "max_chunks")),
+        **run.recipe_section("pretrain", only=("held_out", "max_chunks")),
         **run.sound,
     }
 
     def work() -> dict[str, Any]:
-        n_chunks = min(sum(map(len, run.heard)), STATISTICS_CHUNKS)
+        n_chunks = min(sum(map(len, run.all_chunks)), STATISTICS_CHUNKS)
         run.say(f"statistics: mean and spread of {n_chunks:,} chunks")
         with run.bar("statistics") as progress:
             found = measure_normalisation(
-                run.heard, run.recipe, run.machine, seed=run.seed, progress=progress
+                run.all_chunks, run.recipe, run.machine, seed=run.seed, progress=progress
             )
         if run.machine.is_main:
             write_whole(path, found.model_dump_json().encode())
@@ -108,10 +108,10 @@ def pretrain(run: FitRun) -> None:
         run.say(f"pretrain: skipped, starting from {run.sources.start.path}")
         return
     folder = run.out / "pretrain"
-    inputs = {**run.common, **run.section("pretrain"), **run.sound, **run.after("statistics")}
+    inputs = {**run.common, **run.recipe_section("pretrain"), **run.sound, **run.upstream("statistics")}
 
     def work() -> dict[str, Any]:
-        learn, held = run.heard
+        learn, held = run.all_chunks
         if not run.sources.unlabelled:
             run.say(
                 "pretrain: no --unlabelled sound, so the labelled recordings are all there is to learn from"
@@ -161,22 +161,22 @@ def start(run: FitRun, drawn: DetectOptions) -> None:
             update_card(folder, here.model_copy(update=known))
         return {}
 
-    inputs = {**run.common, "init": start_of(start)}
+    inputs = {**run.common, "init": start_fingerprint(start)}
     if habit != Habit():
         inputs["habit"] = str(habit)
     run.do("start", inputs, (folder / "model.json",), work)
-    run.made(START, folder, "start")
-    run.say(f"start: {init}, as is: validation F1 {f1_words(run.tallies[START].f1)}")
+    run.add_detector(START, folder, "start")
+    run.say(f"start: {init}, as is: validation F1 {format_f1(run.tallies[START].f1)}")
 
 
 def train(run: FitRun) -> None:
     """The detector on the expert's boxes."""
     folder, given = run.out / "train", run.sources.start
-    begins = run.after("pretrain") if given.path is None else {"init": start_of(given)}
+    begins = run.upstream("pretrain") if given.path is None else {"init": start_fingerprint(given)}
     # weights of others, without the statistics of our sound
     if given.path is not None and given.card is None:
-        begins |= run.after("statistics")
-    inputs = {**run.common, **run.section("train"), **run.labels, **begins}
+        begins |= run.upstream("statistics")
+    inputs = {**run.common, **run.recipe_section("train"), **run.labels, **begins}
     if run.given_threshold is not None:
         inputs["threshold"] = run.given_threshold
 
@@ -213,7 +213,7 @@ def train(run: FitRun) -> None:
         return {**result.best, "epoch": result.best_epoch}
 
     run.do("train", inputs, (folder / "best" / "model.safetensors",), work, folder)
-    run.made(TRAINED, *with_habit(run, "train", folder / "best"))
+    run.add_detector(TRAINED, *with_habit(run, "train", folder / "best"))
 
 
 def self_train(run: FitRun) -> None:
@@ -225,11 +225,11 @@ def self_train(run: FitRun) -> None:
     teacher = run.teacher = run.recommended if run.tallies and run.start_fits else TRAINED
     inputs = {
         **run.common,
-        **run.section("selftrain"),
+        **run.recipe_section("selftrain"),
         **flatten({"train.detector": run.recipe.train.detector}),
         **run.labels,
         **{name: value for name, value in run.sound.items() if name.startswith("unlabelled")},
-        **run.after(run.made_by[teacher]),
+        **run.upstream(run.made_by[teacher]),
     }
 
     def work() -> dict[str, Any]:
@@ -256,7 +256,7 @@ def self_train(run: FitRun) -> None:
 
     result = run.do("self-train", inputs, (folder / "best" / "model.safetensors",), work, folder)
     if "left_out" not in result:
-        run.made(SELF_TRAINED, *with_habit(run, "self-train", folder / "best"))
+        run.add_detector(SELF_TRAINED, *with_habit(run, "self-train", folder / "best"))
 
 
 def _rounds(run: FitRun, initial: Path, folder: Path, progress: Progress) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from mast.errors import MastError
 from mast.evaluation.report import RESAMPLES
 from mast.fit import draw, judge, learn
 from mast.fit.fit_run import FitRun
-from mast.fit.inputs import load_sources, quiet_about_sources
+from mast.fit.inputs import ignore_source_warnings, load_sources
 from mast.reports.fit_report import EXAMPLES
 from mast.reports.fit_verdict import f1_table, read_learnt, read_tallies, verdict
 from mast.runs import SILENT, STAGES, Reporter, refuse_foreign_files
@@ -86,12 +86,12 @@ def fit(
         raise MastError(f"{out}: is a file; expected the folder of a run, new or existing")
     refuse_foreign_files(out, STAGES)
     with warnings.catch_warnings():
-        quiet_about_sources()
+        ignore_source_warnings()
         machine = prepare_machine(recipe)
         reporter = reporter if machine.is_main else SILENT  # once, not by every process
         sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=reporter.say)
         recipe = sources.start.adapt_recipe(recipe)
-        sources = sources.heard_by(recipe.front_end, reporter.say).kept_apart(
+        sources = sources.within_band(recipe.front_end, reporter.say).without_leakage(
             recipe.front_end, seed, reporter.say
         )
         run = FitRun(sources, out.absolute(), recipe, seed, machine, reporter)
@@ -100,7 +100,7 @@ def fit(
         learn.statistics(run)
         learn.pretrain(run)
         learn.start(run, drawn)
-        draw.habit(run)
+        draw.apply_habit(run)
         learn.train(run)
         learn.self_train(run)
         judge.calibrate(run)

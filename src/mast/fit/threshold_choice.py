@@ -66,8 +66,8 @@ def choose_threshold(part: PartTables, start: float) -> ThresholdChoice:
     units = units_of(part)
     held = np.array([_best_without(units, unit, start) for unit in range(units.n)])
     tally, before = (Tally(units.counts(value), units.stretches) for value in (held, start))
-    gained = len(part.truth) >= MIN_BOXES and compare_tallies(tally, before) is Finding.BETTER
-    best = steady_score(units.scores, units.hit, len(units.of_truth)) if gained else start
+    beats_start = len(part.truth) >= MIN_BOXES and compare_tallies(tally, before) is Finding.BETTER
+    best = steady_score(units.scores, units.hit, len(units.of_truth)) if beats_start else start
     return ThresholdChoice(best, start, before, tally)
 
 

@@ -9,7 +9,7 @@ from mast.training.recipe import Recipe
 from mast.wording import counted
 
 
-class Amounts(NamedTuple):
+class ChunkCounts(NamedTuple):
     """Chunks of a run."""
 
     train: int
@@ -19,7 +19,7 @@ class Amounts(NamedTuple):
     pretrain: int = 0
 
 
-def seconds_by_stage(recipe: Recipe, n: Amounts, rates: Rates) -> dict[str, float]:
+def seconds_by_stage(recipe: Recipe, n: ChunkCounts, rates: Rates) -> dict[str, float]:
     """Seconds that the longer stages of a run take."""
     found = {"training": training_seconds(recipe.train, n.train, n.val, rates)}
     if n.pretrain:
@@ -38,21 +38,21 @@ def seconds_by_stage(recipe: Recipe, n: Amounts, rates: Rates) -> dict[str, floa
     return found
 
 
-def forecast(recipe: Recipe, n: Amounts, rates: Rates, *, device: str) -> str:
+def describe_estimate(recipe: Recipe, n: ChunkCounts, rates: Rates, *, device: str) -> str:
     """The same as a sentence."""
     seconds = seconds_by_stage(recipe, n, rates)
-    stages = ", ".join(f"{name} {duration_in_words(value)}" for name, value in seconds.items())
+    stages = ", ".join(f"{name} {format_duration(value)}" for name, value in seconds.items())
     return (
-        f"about {duration_in_words(sum(seconds.values()))} on {device} ({stages}): "
+        f"about {format_duration(sum(seconds.values()))} on {device} ({stages}): "
         f"{counted(recipe.train.epochs, 'epoch')} of {counted(n.train, 'chunk')} at "
         f"{rates.train:.2g} s each, as just measured"
     )
 
 
-def duration_in_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as people say it.
 
-    >>> [duration_in_words(seconds) for seconds in (20, 100, 20 * 60, 5 * 3600, 7 * 86400)]
+    >>> [format_duration(seconds) for seconds in (20, 100, 20 * 60, 5 * 3600, 7 * 86400)]
     ['20 seconds', '2 minutes', '20 minutes', '5 hours', '7 days']
     """
     for unit, length_s, up_to_s in (("second", 1, 90), ("minute", 60, 90 * 60), ("hour", 3600, 48 * 3600)):
