@@ -25,7 +25,7 @@ from mast.models.checkpoint import load_checkpoint, update_card
 from mast.probability import Calibration
 from mast.runs import ADAPTED, SILENT
 from mast.selftrain import adaptation as adapting
-from mast.selftrain.adaptation import PSEUDO, adapt, chunks_to_learn
+from mast.selftrain.adaptation import PSEUDO, adapt, sample_training_chunks
 from mast.selftrain.pseudo import PseudoLabels
 from mast.selftrain.unlabelled import without_labels
 from mast.training.chosen_chunks import ordered_batches, unlabelled_chunks
@@ -167,15 +167,15 @@ def test_a_stopped_run_learns_from_the_same_boxes_and_a_complete_one_stays(
 def test_quiet_chunks_are_at_most_as_many_as_those_with_boxes() -> None:
     sure = [np.array([number % 10 == 0]) for number in range(100)]
     labels = PseudoLabels([np.zeros((1, 4))] * 100, sure, [1.0] * 100)
-    rows = chunks_to_learn(labels, 1_000, seed=0)
+    rows = sample_training_chunks(labels, 1_000, seed=0)
     assert len(rows) == 20
     assert set(range(0, 100, 10)) <= set(rows.tolist())
     assert sorted(rows) == rows.tolist()
-    few = chunks_to_learn(labels, 8, seed=0)
+    few = sample_training_chunks(labels, 8, seed=0)
     assert len(few) == 8
     assert sum(sure[row][0] for row in few) == 4
     all_calls = PseudoLabels(labels.boxes, [np.array([True])] * 100, labels.weights)
-    assert len(chunks_to_learn(all_calls, 30, seed=0)) == 30
+    assert len(sample_training_chunks(all_calls, 30, seed=0)) == 30
 
 
 def test_a_detector_that_finds_nothing_has_nothing_to_learn_from(tones: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from mast.errors import MastError
 from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
 from mast.probability import Calibration
-from mast.selftrain.admission import admit, band_of
+from mast.selftrain.admission import band_of, check_labellers
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.learnt_before import fingerprint
@@ -32,14 +32,14 @@ def test_a_teacher_is_another_detector_that_found_something(tmp_path: Path) -> N
     own, teacher, same = (
         save_untrained(tmp_path / name, seed=k) for name, k in (("a", 0), ("b", 1), ("c", 0))
     )
-    admit(own, [teacher], recipe)
+    check_labellers(own, [teacher], recipe)
     for twice in ([own], [same], [teacher, teacher]):
         with pytest.raises(MastError, match="holds the same detector as"):
-            admit(own, twice, recipe)
-    admit(own, [with_hits(teacher, 1)], recipe)
+            check_labellers(own, twice, recipe)
+    check_labellers(own, [with_hits(teacher, 1)], recipe)
     with pytest.raises(MastError, match="found nothing right in the recordings that it was validated on"):
-        admit(own, [with_hits(teacher, 0)], recipe)
-    admit(with_hits(own, 0), [], recipe)  # where to start from is the user's choice
+        check_labellers(own, [with_hits(teacher, 0)], recipe)
+    check_labellers(with_hits(own, 0), [], recipe)  # where to start from is the user's choice
 
 
 def test_a_detector_may_be_played_at_another_speed_but_not_cut_otherwise(tmp_path: Path) -> None:

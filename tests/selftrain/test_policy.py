@@ -18,7 +18,7 @@ from mast.grid import FrontEnd
 from mast.models.decode import Detections, select_boxes
 from mast.probability import Calibration
 from mast.selftrain import pseudo
-from mast.selftrain.policy import Trust, recording_thresholds, trust_in
+from mast.selftrain.policy import Trust, measure_trust, recording_thresholds
 from mast.training.recipe import SelfTrainRecipe, load_recipe
 
 
@@ -88,11 +88,11 @@ def test_trust_is_learnt_on_validation() -> None:
     reviewed = pd.DataFrame({"recording": ["a"], "start_s": 0.0, "end_s": np.inf})
     truth = boxes_at([s for s, r in zip(starts, right, strict=True) if r])
     held = PartTables(truth, boxes_at(starts, score=score), reviewed, FrontEnd())
-    trust = trust_in(held)
+    trust = measure_trust(held)
     assert trust is not None
     assert trust.precision == pytest.approx(right.mean())
     assert trust.calibration.apply(score).mean() == pytest.approx(right.mean(), abs=0.01)
-    assert trust_in(replace(held, found=boxes_at([]))) is None
+    assert measure_trust(replace(held, found=boxes_at([]))) is None
 
 
 def naive_operator(boxes: FloatArray, scores: FloatArray, q: float, recipe: SelfTrainRecipe) -> list[int]:

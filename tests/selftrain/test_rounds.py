@@ -112,13 +112,13 @@ def test_the_union_repeats_the_experts_chunks_up_to_their_share(tones: Path) -> 
         for k, name in enumerate(("expert", "pseudo"))
     )
     for share, times in ((None, 1), (0.1, 1), (0.75, 3), (0.8, 4)):
-        both = rounds_module._union(expert, pseudo, share)
+        both = rounds_module._combine_chunks(expert, pseudo, share)
         assert both.table["whose"].tolist() == ["expert"] * times * len(own) + ["pseudo"] * len(own)
         assert len(both.examples) == len(both.boxes) == len(both) == (times + 1) * len(own)
         assert both.sound is not None
         assert both.sound[:, 0].tolist() == [0.0] * times * len(own) + [1.0] * len(own)
     read = replace(pseudo, sound=None)
-    assert rounds_module._union(expert, read, 0.5).sound is None
+    assert rounds_module._combine_chunks(expert, read, 0.5).sound is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mast.models.decode import Detections
 from mast.models.find import find_model
 from mast.selftrain.committee import Committee
 from mast.selftrain.labelling import load_labeller
-from mast.selftrain.thorough import ThoroughModel, best_boxes, play, windows_of
+from mast.selftrain.thorough import ThoroughModel, best_boxes, resample, windows_of
 from mast.training.machine import prepare_machine
 
 FRONT_END = gain_recipe().front_end
@@ -32,7 +32,7 @@ def test_a_tone_played_at_another_rate_is_the_same_tone(share: float) -> None:
     others = round(n * share)
     tone = torch.sin(2 * torch.pi * 100 * torch.arange(n) / rate)[None]
     expected = torch.sin(2 * torch.pi * 100 * torch.arange(others) / (rate * share))[None]
-    played = play(tone, others)
+    played = resample(tone, others)
     assert played.shape == (1, others)
     torch.testing.assert_close(played, expected, atol=1e-3, rtol=0)
 

@@ -31,11 +31,11 @@ from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.models.find import find_model
 from mast.runs import ADAPTED, SILENT, Reporter, load_inputs, save_inputs
-from mast.selftrain.admission import admit
+from mast.selftrain.admission import check_labellers
 from mast.selftrain.labelling import load_labeller
 from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
-from mast.selftrain.scale import same_numbers, shifted
-from mast.selftrain.unlabelled import ChunkSources, chosen_chunks, sample_chunks, with_labels, without_labels
+from mast.selftrain.scale import match_box_counts, shift_calibration
+from mast.selftrain.unlabelled import ChunkSources, sample_chunks, select_chunks, with_labels, without_labels
 from mast.training.chosen_chunks import Chunks, decode_once, ordered_batches, unlabelled_chunks
 from mast.training.chunk_scores import BoxFinder
 from mast.training.detector_training import DetectorRun, fit_detector
@@ -73,7 +73,7 @@ class Adapted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Adapting(TrainingRun):
+class _AdaptationRun(TrainingRun):
     """What all steps share."""
 
     reporter: Reporter
@@ -120,9 +120,9 @@ def adapt(
     if (facts := load_inputs(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
         reporter.say(f"{out}: is complete, and nothing has changed")
         return Adapted(out / "best", **facts)
-    _say_what_is_short(every, recipe.front_end, reporter)
-    job = _Adapting(recipe, machine, out, about, start, seed, reporter=reporter)
-    events = _labelled(job, sources)
+    _report_short_recordings(every, recipe.front_end, reporter)
+    job = _AdaptationRun(recipe, machine, out, about, start, seed, reporter=reporter)
+    events = _label(job, sources)
     labels = labels_by_chunk(events, sum(len(table) for _, table in sources), recipe.selftrain)
     calls = sum(int(own.sum()) for own in labels.sure)
     n_heard = len(labels.boxes)
@@ -131,11 +131,11 @@ def adapt(
             f"{start.path}: found nothing in the {counted(n_heard, 'chunk')} that it heard, so there is nothing to "
             "learn from; check --band, or give more recordings"
         )
-    rows = chunks_to_learn(labels, MAX_CHUNKS_LEARNT, seed)
+    rows = sample_training_chunks(labels, MAX_CHUNKS_LEARNT, seed)
     reporter.say(
         f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s"
     )
-    job, rows = _planned(job, sources, rows)
+    job, rows = _plan_training(job, sources, rows)
     with_calls = sum(bool(labels.sure[row].any()) for row in rows)
     reporter.say(f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes")
     _learn(job, sources, labels, rows)
@@ -158,11 +158,11 @@ def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, R
             "selftrain, which needs labelled recordings, too"
         )
     recipe = start.adapt_recipe(recipe)
-    admit(start.path, (), recipe)
+    check_labellers(start.path, (), recipe)
     return start, recipe
 
 
-def _say_what_is_short(every: ChunkSources, front_end: FrontEnd, reporter: Reporter) -> None:
+def _report_short_recordings(every: ChunkSources, front_end: FrontEnd, reporter: Reporter) -> None:
     """How many recordings hold no chunk and are left out."""
     recordings = sum(len(dataset) for dataset, _ in every)
     short = recordings - sum(table["recording"].nunique() for _, table in every)
@@ -173,7 +173,7 @@ def _say_what_is_short(every: ChunkSources, front_end: FrontEnd, reporter: Repor
         )
 
 
-def chunks_to_learn(labels: PseudoLabels, max_chunks: int, seed: int) -> IntArray:
+def sample_training_chunks(labels: PseudoLabels, max_chunks: int, seed: int) -> IntArray:
     """Rows of the chunks to learn from: a sample of those with boxes, and at most as many without, in order.
 
     Most of an archive is quiet. Those chunks say little, and calls would drown among them.
@@ -185,7 +185,7 @@ def chunks_to_learn(labels: PseudoLabels, max_chunks: int, seed: int) -> IntArra
     return np.sort(np.concatenate([calls[: max_chunks - n_quiet], quiet[:n_quiet]]))
 
 
-def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
+def _label(job: _AdaptationRun, sources: ChunkSources) -> pd.DataFrame:
     """What the detector finds in the sample; kept on disk, so that a resumed run learns from the same boxes."""
     path, heard = job.out / PSEUDO, job.out / HEARD
     if path.exists() and heard.exists():
@@ -211,7 +211,9 @@ def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
     return events
 
 
-def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Adapting, IntArray]:
+def _plan_training(
+    job: _AdaptationRun, sources: ChunkSources, rows: IntArray
+) -> tuple[_AdaptationRun, IntArray]:
     """The run with as many epochs, and the chunks, that an hour of training allows on this machine."""
     path = job.out / PLAN
     known = load_inputs(path, "train") or {}
@@ -238,15 +240,15 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
     return replace(job, recipe=job.recipe.model_copy(update={"selftrain": selftrain})), rows
 
 
-def _learn(job: _Adapting, sources: ChunkSources, labels: PseudoLabels, rows: IntArray) -> None:
+def _learn(job: _AdaptationRun, sources: ChunkSources, labels: PseudoLabels, rows: IntArray) -> None:
     """Stage 1, averaged with the start; nothing is held out, because there is nothing to measure on."""
     start = job.start
     assert start.card is not None
-    own = chosen_chunks(sources, rows)
+    own = select_chunks(sources, rows)
     learn = with_labels(
         own, job.recipe.front_end, PseudoLabels(*([part[row] for row in rows] for part in labels))
     )
-    nothing = without_labels(_spread(own, _MEASURED), job.recipe.front_end)
+    nothing = without_labels(_sample_evenly(own, _MEASURED), job.recipe.front_end)
     run = DetectorRun(
         job.recipe,
         job.machine,
@@ -261,22 +263,22 @@ def _learn(job: _Adapting, sources: ChunkSources, labels: PseudoLabels, rows: In
         fit_detector(learn, nothing, run, progress=progress)
 
 
-def _rescale(job: _Adapting, sources: ChunkSources) -> None:
+def _rescale(job: _AdaptationRun, sources: ChunkSources) -> None:
     """Threshold and probabilities of the adapted detector: those of the start, where it finds as many boxes."""
     start, best = job.start, job.out / "best"
     assert start.path is not None
     assert start.card is not None
-    chunks = without_labels(_spread(sources, _COUNTED), job.recipe.front_end)
+    chunks = without_labels(_sample_evenly(sources, _COUNTED), job.recipe.front_end)
     chunks = decode_once(chunks, job.machine.device, workers=job.machine.workers)
     band_hz = job.recipe.front_end.high_hz
-    before = scores_in(job.machine.load(start.path, band_hz=band_hz), chunks, job)
-    now = scores_in(job.machine.load(best), chunks, job)
+    before = collect_scores(job.machine.load(start.path, band_hz=band_hz), chunks, job)
+    now = collect_scores(job.machine.load(best), chunks, job)
     threshold = start.card.thresholds["score"]
-    shift = same_numbers(before, now, threshold)
+    shift = match_box_counts(before, now, threshold)
     card, stored = load_card(best), start.card.calibration
     known = {
-        "thresholds": {**start.card.thresholds, "score": shift.now(threshold)},
-        "calibration": None if stored is None else shifted(before_training(stored), shift),
+        "thresholds": {**start.card.thresholds, "score": shift.to_new_score(threshold)},
+        "calibration": None if stored is None else shift_calibration(before_training(stored), shift),
         "habit": start.card.at_band(band_hz).habit,
         "provenance": {name: value for name, value in card.provenance.items() if name != "metrics"},
     }
@@ -285,7 +287,7 @@ def _rescale(job: _Adapting, sources: ChunkSources) -> None:
     job.machine.accelerator.wait_for_everyone()
 
 
-def scores_in(model: BoxFinder, chunks: Chunks, job: _Adapting) -> FloatArray:
+def collect_scores(model: BoxFinder, chunks: Chunks, job: _AdaptationRun) -> FloatArray:
     """The scores of all boxes that a detector finds in some chunks, from the lowest that says anything."""
     scores = [torch.empty(0)]
     for batch in ordered_batches(
@@ -298,8 +300,8 @@ def scores_in(model: BoxFinder, chunks: Chunks, job: _Adapting) -> FloatArray:
     return np.asarray(torch.cat(scores).double().numpy())
 
 
-def _spread(sources: ChunkSources, n: int) -> ChunkSources:
+def _sample_evenly(sources: ChunkSources, n: int) -> ChunkSources:
     """At most ``n`` of the chunks, evenly spread over all."""
     total = sum(len(table) for _, table in sources)
     rows = np.unique(np.linspace(0, total - 1, n).astype(int))
-    return chosen_chunks(sources, rows)
+    return select_chunks(sources, rows)

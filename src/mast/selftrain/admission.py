@@ -11,7 +11,7 @@ from mast.models.card import ModelCard, load_card
 from mast.training.recipe import Recipe
 
 
-def admit(init: Path, teachers: Sequence[Path], recipe: Recipe) -> None:
+def check_labellers(init: Path, teachers: Sequence[Path], recipe: Recipe) -> None:
     """Refuse what is not a detector, hears something else, stands twice among those that label, or finds nothing.
 
     Args:
@@ -48,13 +48,13 @@ def band_of(folder: Path, card: ModelCard, recipe: Recipe) -> float:
     high_hz = recipe.front_end.high_hz
     if card.front_end.at_band(high_hz) != recipe.front_end:
         raise MastError(
-            f"{folder}: was trained on other spectrograms than this run's ({_in_words(card)}, not "
+            f"{folder}: was trained on other spectrograms than this run's ({_describe_front_end(card)}, not "
             f"{recipe.front_end.chunk_frames} frames of {recipe.front_end.n_bins} bins up to {high_hz:g} Hz); use a "
             "detector of the same preset"
         )
     return high_hz
 
 
-def _in_words(card: ModelCard) -> str:
+def _describe_front_end(card: ModelCard) -> str:
     front_end = card.front_end
     return f"{front_end.chunk_frames} frames of {front_end.n_bins} bins up to {front_end.high_hz:g} Hz"

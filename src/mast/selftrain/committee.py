@@ -54,14 +54,14 @@ class Committee:
             score_threshold: minimum mean probability.
             nms_iou: of two boxes that overlap more than this, one stays; each member's own by default.
         """
-        found = [self._found_by(member, sound, nms_iou) for member in self.members]
+        found = [self._detect_with(member, sound, nms_iou) for member in self.members]
         fused = [fuse_boxes(own) for own in zip(*found, strict=True)]
         return [
             best_boxes(boxes, scores, self.card, min_score=score_threshold, nms_iou=nms_iou)
             for boxes, scores in fused
         ]
 
-    def _found_by(
+    def _detect_with(
         self, member: LoadedModel | ThoroughModel, sound: Tensor, nms_iou: float | None
     ) -> list[tuple[FloatArray, FloatArray]]:
         """A member's boxes and probabilities in each chunk."""

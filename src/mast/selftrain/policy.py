@@ -35,7 +35,7 @@ class Trust(NamedTuple):
     precision: float  # π_q
 
 
-def trust_in(held: PartTables) -> Trust | None:
+def measure_trust(held: PartTables) -> Trust | None:
     """Learn from validation what the scores of a detector are worth; None where it found nothing there.
 
     Args:

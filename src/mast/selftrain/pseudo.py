@@ -127,10 +127,10 @@ def pseudo_label(
         if progress:
             progress(len(by_chunk), len(chunks), "chunks, looking for pseudo-boxes")
     events = as_events(_table(by_chunk, chunks.table, front_end))
-    return _with_doubt(events.assign(source=source, threshold=threshold), recipe)
+    return _drop_unwanted_doubt(events.assign(source=source, threshold=threshold), recipe)
 
 
-def _with_doubt(events: pd.DataFrame, recipe: SelfTrainRecipe) -> pd.DataFrame:
+def _drop_unwanted_doubt(events: pd.DataFrame, recipe: SelfTrainRecipe) -> pd.DataFrame:
     """The boxes that are sure, and the others where the recipe wants them."""
     return events if recipe.doubtful is not None else events[events["sure"]].reset_index(drop=True)
 
@@ -170,7 +170,7 @@ def keep_trusted(
     raised = events.copy()
     raised.loc[sure.index, "threshold"] = thresholds
     raised.loc[sure.index, "sure"] = scores >= thresholds
-    return _with_doubt(raised, recipe)
+    return _drop_unwanted_doubt(raised, recipe)
 
 
 class _Found(NamedTuple):

@@ -36,10 +36,10 @@ from mast.files import replace_folder, write_json
 from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import ROUNDS, Progress, Say
-from mast.selftrain.admission import admit
+from mast.selftrain.admission import check_labellers
 from mast.selftrain.averaging import AVERAGED, average_rounds
 from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
-from mast.selftrain.policy import trust_in
+from mast.selftrain.policy import measure_trust
 from mast.selftrain.pseudo import (
     HEARD,
     keep_trusted,
@@ -83,11 +83,11 @@ class _Setting(RoundsRun):
     learn: Chunks
     held: Chunks
     watched: Mapping[str, Chunks]  # measured for the report, used for nothing
-    pool: _Pool
+    pool: _UnlabelledPool
     progress: Progress | None
 
 
-class _Pool:
+class _UnlabelledPool:
     """The unlabelled sound. Rounds that take a sample of it take different chunks, until all have had their turn."""
 
     def __init__(
@@ -96,7 +96,7 @@ class _Pool:
         self.sources, self.recipe, self.seed, self.decode = sources, recipe, seed, decode
         self._last: tuple[ChunkSources, Chunks] | None = None
 
-    def of_round(self, number: int) -> tuple[ChunkSources, Chunks]:
+    def sample_for_round(self, number: int) -> tuple[ChunkSources, Chunks]:
         """The sources with the chunks of a round, and these chunks as one list without boxes."""
         own = sample_chunks(self.sources, self.recipe.selftrain.max_chunks, self.seed, number)
         if self._last is None or own is not self.sources:
@@ -154,7 +154,7 @@ def self_train(
     machine = prepare_machine(recipe, accelerator)
     dataset = restrict_to_band(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     own, others = find_model(init), tuple(find_model(teacher) for teacher in teachers)
-    admit(own, others, recipe)
+    check_labellers(own, others, recipe)
     dataset = avoid_leakage(dataset, (own, *others), recipe.front_end, split=split, seed=seed, say=say)
     about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
@@ -214,25 +214,25 @@ def fit_rounds(
     setting = _setting(parts, leave_out_measured(sources, measured, say), run, watch or {}, progress)
     if machine.is_main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
-    rows = [_initial(setting, start)]
+    rows = [_initial_row(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
     trained = current = kept = start
     kept_row = 0
     for number in range(1, plan.rounds + 1):
-        trained = _round(setting, number, trained, current, rows, say)
-        current = _average(setting, number, trained, current, rows, say) if plan.average else trained
+        trained = _run_round(setting, number, trained, current, rows, say)
+        current = _average_so_far(setting, number, trained, current, rows, say) if plan.average else trained
         before, now = rows[kept_row], rows[-1]
-        if plan.stop_when_no_gain and not _agreed(now["f1"] > before["f1"]):
+        if plan.stop_when_no_gain and not _main_process_decision(now["f1"] > before["f1"]):
             say(
                 f"round {number} did not help (validation F1 {now['f1']:.3f}, {before['f1']:.3f} before): stopped, "
-                f"kept {_name(before)}"
+                f"kept {_model_of_row(before)}"
             )
             break
         kept, kept_row = current, len(rows) - 1
         _write_rows(setting, rows, kept_row)
     table = _write_rows(setting, rows, kept_row)
     if machine.is_main:
-        _keep(kept, out / "best")
+        _copy_to_best(kept, out / "best")
     machine.accelerator.wait_for_everyone()  # nobody reads the folder before it is complete
     return table
 
@@ -244,7 +244,7 @@ def _setting(
     watch: Mapping[str, Chunks],
     progress: Progress | None,
 ) -> _Setting:
-    recipe, machine = _with_validity(_unfrozen(run.recipe), parts["train"]), run.machine
+    recipe, machine = _with_validity(_without_unfreezing(run.recipe), parts["train"]), run.machine
     others = _other_parts(parts) if recipe.selftrain.measure_other_parts else {}
 
     def once(chunks: Chunks) -> Chunks:
@@ -261,12 +261,12 @@ def _setting(
         learn=once(parts["train"]),
         held=once(parts["val"]),
         watched={name: once(chunks) for name, chunks in {**others, **watch}.items()},
-        pool=_Pool(sources, recipe, run.seed, once),
+        pool=_UnlabelledPool(sources, recipe, run.seed, once),
         progress=progress,
     )
 
 
-def _unfrozen(recipe: Recipe) -> Recipe:
+def _without_unfreezing(recipe: Recipe) -> Recipe:
     """The recipe; for a baseline, which has no encoder blocks, without their unfreezing."""
     if recipe.model == "mast":
         return recipe
@@ -296,7 +296,7 @@ def _other_parts(parts: Mapping[str, Chunks]) -> dict[str, Chunks]:
     return {name: parts[name] for name in names}
 
 
-def _initial(setting: _Setting, init: Path) -> dict[str, Any]:
+def _initial_row(setting: _Setting, init: Path) -> dict[str, Any]:
     """The row of the model that self-training starts from, measured as a stage measures its own."""
     folder, plan = setting.out / "round-0", setting.recipe.train
     path = folder / "metrics.json"
@@ -310,21 +310,27 @@ def _initial(setting: _Setting, init: Path) -> dict[str, Any]:
         if setting.machine.is_main:
             write_json(path, metrics)
     none = {"pseudo_boxes": 0, "pseudo_chunks": 0, "pseudo_threshold": float("nan")}
-    return {"round": 0, "stage": "initial", **none, **metrics, **_watched(setting, init, plan, folder)}
+    return {
+        "round": 0,
+        "stage": "initial",
+        **none,
+        **metrics,
+        **_measure_watched(setting, init, plan, folder),
+    }
 
 
-def _watched(setting: _Setting, model: Path, plan: TrainRecipe, folder: Path) -> dict[str, float]:
+def _measure_watched(setting: _Setting, model: Path, plan: TrainRecipe, folder: Path) -> dict[str, float]:
     return watch_parts(
         model, setting.watched, setting.recipe, plan, setting.machine, cache=folder / "parts.json"
     )
 
 
-def _agreed(answer: bool) -> bool:
+def _main_process_decision(answer: bool) -> bool:
     """The main process's answer: processes that disagree in the last digit of F1 must not take different branches."""
     return bool(broadcast_object_list([answer])[0])
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _model_of_row(row: Mapping[str, Any]) -> str:
     return "the initial model" if row["round"] == 0 else f"the model of round {row['round']}"
 
 
@@ -335,7 +341,7 @@ def _write_rows(setting: _Setting, rows: list[dict[str, Any]], kept_row: int) ->
     return table
 
 
-def _keep(model: Path, best: Path) -> None:
+def _copy_to_best(model: Path, best: Path) -> None:
     """Copy a model folder to ``best``, unless it is there already."""
     if not best.exists() or load_card(best) != load_card(model):
         replace_folder(model, best)
@@ -355,7 +361,7 @@ def _events_in(dataset: Dataset, chunks: Chunks) -> pd.DataFrame:
     return events[inside].reset_index(drop=True)
 
 
-def _round(
+def _run_round(
     setting: _Setting, number: int, current: Path, latest: Path, rows: list[dict[str, Any]], say: Say
 ) -> Path:
     """One round of training from the model ``current`` on what others find; returns the model it ends in.
@@ -367,7 +373,7 @@ def _round(
         latest, setting.teachers, setting.held, setting.recipe, setting.machine, cache=folder / TOGETHER
     )
     q = own if plan.threshold == "validation" else plan.threshold
-    sources, unlabelled = setting.pool.of_round(number)
+    sources, unlabelled = setting.pool.sample_for_round(number)
     events = _pseudo_labels(setting, number, latest, q, unlabelled, max_threshold=own)
     sure = events[events["sure"]]
     found = {
@@ -392,7 +398,7 @@ def _round(
     if plan.curriculum in ("full", "stage1"):
         stages.append(("stage1", pseudo, plan.stage1))
     if plan.curriculum == "union":
-        stages.append(("union", _union(setting.learn, pseudo, plan.expert_share), plan.stage1))
+        stages.append(("union", _combine_chunks(setting.learn, pseudo, plan.expert_share), plan.stage1))
     if plan.curriculum in ("full", "stage2"):
         stages.append(("stage2", setting.learn, plan.stage2))
     for name, chunks, stage in stages:
@@ -408,13 +414,13 @@ def _round(
         )
         result = fit_detector(chunks, setting.held, run, progress=setting.progress)
         current = folder / name / "best"
-        watched = _watched(setting, current, stage, folder / name)
+        watched = _measure_watched(setting, current, stage, folder / name)
         rows.append({"round": number, "stage": name, **found, **result.best, **watched})
         say(f"round {number}, {name}: validation F1 {result.best['f1']:.3f}")
     return current
 
 
-def _average(
+def _average_so_far(
     setting: _Setting, number: int, trained: Path, before: Path, rows: list[dict[str, Any]], say: Say
 ) -> Path:
     """The mean of the weights after all rounds so far, as a stage of its own; returns its model folder."""
@@ -430,7 +436,7 @@ def _average(
         seed=setting.seed,
     )
     found = {name: rows[-1][name] for name in ("pseudo_boxes", "pseudo_chunks", "pseudo_threshold")}
-    watched = _watched(setting, folder / "best", plan, folder)
+    watched = _measure_watched(setting, folder / "best", plan, folder)
     rows.append({"round": number, "stage": AVERAGED, **found, **metrics, **watched})
     say(f"round {number}, {AVERAGED}: validation F1 {metrics['f1']:.3f}")
     return folder / "best"
@@ -461,7 +467,7 @@ def _pseudo_labels(
     )
     if plan.adaptive == "recording":
         stage = plan.stage1
-        trust = trust_in(
+        trust = measure_trust(
             detect_by_plan(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
         )
         if trust is not None:
@@ -472,7 +478,7 @@ def _pseudo_labels(
     return events
 
 
-def _union(expert: Chunks, pseudo: Chunks, share: float | None) -> Chunks:
+def _combine_chunks(expert: Chunks, pseudo: Chunks, share: float | None) -> Chunks:
     """The expert's chunks, as often as ``share`` of all asks for, and those with pseudo-labels."""
     wanted = 1 if share is None else round(share / (1 - share) * len(pseudo) / len(expert))
     parts = [*[expert] * max(1, wanted), pseudo]

@@ -24,12 +24,12 @@ class Shift(NamedTuple):
     slope: float = 1.0
     intercept: float = 0.0
 
-    def now(self, score: float) -> float:
+    def to_new_score(self, score: float) -> float:
         """The score of now that was this one before."""
         return float(expit((logits(np.array([score])) - self.intercept) / self.slope)[0])
 
 
-def same_numbers(before: FloatArray, now: FloatArray, threshold: float) -> Shift:
+def match_box_counts(before: FloatArray, now: FloatArray, threshold: float) -> Shift:
     """The shift after which as many boxes score above the threshold as before.
 
     Args:
@@ -52,23 +52,23 @@ def same_numbers(before: FloatArray, now: FloatArray, threshold: float) -> Shift
     return Shift(slope, float(logits(np.array([threshold]))[0]) - slope * middle)
 
 
-def shifted(stored: StoredCalibration, shift: Shift) -> StoredCalibration:
+def shift_calibration(stored: StoredCalibration, shift: Shift) -> StoredCalibration:
     """What the scores of now mean, where those of before meant this."""
     curve = tuple(
-        point.model_copy(update={"threshold": shift.now(point.threshold)}) for point in stored.curve
+        point.model_copy(update={"threshold": shift.to_new_score(point.threshold)}) for point in stored.curve
     )
     return stored.model_copy(
         update={
-            "calibration": _shifted(stored.calibration, shift),
-            "least_score": shift.now(stored.least_score),
+            "calibration": _shift_scale(stored.calibration, shift),
+            "least_score": shift.to_new_score(stored.least_score),
             "curve": curve,
         }
     )
 
 
-def _shifted(scale: Calibration, shift: Shift) -> Calibration:
+def _shift_scale(scale: Calibration, shift: Shift) -> Calibration:
     if scale.method == "isotonic":
-        knots = tuple(shift.now(score) for score in scale.knot_scores)
+        knots = tuple(shift.to_new_score(score) for score in scale.knot_scores)
         return scale.model_copy(update={"knot_scores": knots})
     return scale.model_copy(
         update={

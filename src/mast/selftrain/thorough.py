@@ -66,7 +66,7 @@ class ThoroughModel:
             score_threshold: minimum probability.
             nms_iou: of two boxes that overlap more than this, one stays; the model's own by default.
         """
-        heard = [self._heard_at(front_end, sound, nms_iou) for front_end in self._front_ends]
+        heard = [self._detect_at(front_end, sound, nms_iou) for front_end in self._front_ends]
         limits = [self.front_end.chunk_frames, self.front_end.n_bins] * 2
         detections = []
         for own in zip(*heard, strict=True):
@@ -77,13 +77,13 @@ class ThoroughModel:
             )
         return detections
 
-    def _heard_at(self, front_end: FrontEnd, sound: Tensor, nms_iou: float | None) -> list[Events]:
+    def _detect_at(self, front_end: FrontEnd, sound: Tensor, nms_iou: float | None) -> list[Events]:
         """What is found in each chunk at one speed, in seconds from its beginning."""
         calibration, threshold = self.model.card.probabilities, fusion_threshold(self.model.card)
         if threshold is None:
             return [Events(np.empty((0, 4)), np.empty(0))] * len(sound)
         samples = round(sound.shape[1] * front_end.sample_rate / self.front_end.sample_rate)
-        played = play(sound.to(self.model.device), samples)
+        played = resample(sound.to(self.model.device), samples)
         parts: list[list[Events]] = [[] for _ in range(len(sound))]
         for window in windows_of(samples, front_end):
             cut = played[:, window.start : window.start + front_end.chunk_samples]
@@ -96,10 +96,10 @@ class ThoroughModel:
                 counts = (middle >= window.judged[0]) & (middle < window.judged[1])
                 likely = calibration.apply(scores.double().cpu().numpy())
                 own.append(Events(grid_to_events(cells[counts], front_end), likely[counts]))
-        return [_joined(own) for own in parts]
+        return [_concatenate(own) for own in parts]
 
 
-def play(sound: Tensor, samples: int) -> Tensor:
+def resample(sound: Tensor, samples: int) -> Tensor:
     """(B, N) → (B, ``samples``): the same sound at another rate, exactly, by its spectrum.
 
     What the lower of both rates cannot hold is left out. The ends of a chunk meet, which a click there would show.
@@ -117,7 +117,7 @@ def windows_of(samples: int, front_end: FrontEnd) -> list[PlayedWindow]:
     return [PlayedWindow(0, (0.0, frames / 2)), PlayedWindow(samples - length, (frames / 2, np.inf))]
 
 
-def _joined(parts: list[Events]) -> Events:
+def _concatenate(parts: list[Events]) -> Events:
     boxes: FloatArray = np.concatenate([part.boxes for part in parts])
     return Events(boxes, np.concatenate([part.scores for part in parts]))
 

@@ -84,7 +84,7 @@ def sample_chunks(sources: ChunkSources, max_chunks: int | None, seed: int, numb
     return chosen
 
 
-def chosen_chunks(sources: ChunkSources, rows: IntArray) -> ChunkSources:
+def select_chunks(sources: ChunkSources, rows: IntArray) -> ChunkSources:
     """Some of the chunks, by their numbers over all sources, in order."""
     chosen: ChunkSources = []
     begin = 0
