@@ -249,9 +249,9 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     from mast.audio import metadata, probe, stream
     from mast.device import send
     from mast.inference import Source
-    from mast.inference.listening import Listening
     from mast.inference.pieces import End, Piece
     from mast.inference.results import ResultsFolder
+    from mast.inference.speed_passes import SpeedPass
 
     searched = torch_network_of(detector)
     model: Any = searched.model
@@ -284,13 +284,13 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
 
         record("boxes", choose, batch)
     threshold = detector.scores.raw_threshold
-    found = searched._searched(sound, threshold)
+    found = searched._search(sound, threshold)
 
     whole = (front_end.chunk_s,) * len(found)
     piece = Piece(sound.numpy(), tuple(k * front_end.chunk_s for k in range(len(found))), whole)
 
-    def stitch() -> Listening:
-        listening = Listening(front_end)
+    def stitch() -> SpeedPass:
+        listening = SpeedPass(front_end)
         listening.add(piece, [inside._replace(boxes=inside.boxes.copy()) for inside in found])
         listening.finish(1.0)
         return listening
@@ -298,7 +298,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     record("stitch", stitch, batch)
     serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
     figures["one_after_the_other"] = 1 / sum(1 / figures[name] for name in serial)
-    record("search", lambda: searched._searched(sound, threshold), batch)
+    record("search", lambda: searched._search(sound, threshold), batch)
     record("together", lambda: list(detector.outcomes([source] * n_recordings)), n_recordings * len(windows))
     end = End(source, probe(recording), metadata(recording))
     stitched = stitch()

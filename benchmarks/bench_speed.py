@@ -212,8 +212,8 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     from mast.detect_options import DetectOptions
     from mast.inference import Detector, Source
     from mast.inference.onnx_network import OnnxNetwork
+    from mast.inference.process_tuning import tune_process
     from mast.inference.results import ResultsFolder
-    from mast.inference.settle import settle_process
     from mast.inference.stitch import Stitcher
     from mast.models.architecture import DetectorConfig
 
@@ -221,7 +221,7 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     detector = Detector(model, DetectOptions(device="cpu", threshold=threshold), threads=1)
     network: Any = detector.network
     whole = Detector(model, DetectOptions(device="cpu", threshold=threshold))
-    settle_process()  # as mast detect does
+    tune_process()  # as mast detect does
     front_end = detector.card.front_end
     spent: dict[str, float] = {}
 
@@ -339,10 +339,10 @@ def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> 
     """Seconds of the same search with a batch to each core, and with all cores on one batch; taken in turns."""
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
-    from mast.inference.settle import settle_process
+    from mast.inference.process_tuning import tune_process
 
     detector = Detector(model, DetectOptions(device="cpu", threshold=threshold))
-    settle_process()  # as mast detect does
+    tune_process()  # as mast detect does
     paths = [path for rate in RATES for path in sorted((folder / "sound" / str(rate)).iterdir())[:minutes]]
     detector.detect(paths[0])
     ways = {"a batch to each core": detector.network.workers, "all cores on one batch": 1}

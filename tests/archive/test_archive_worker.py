@@ -31,8 +31,8 @@ def test_workers_take_the_gpus_in_turn(
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     loaded: list[DetectOptions] = []
     monkeypatch.setattr(worker, "Detector", lambda model, options, *, threads: loaded.append(options))
-    monkeypatch.setattr(worker, "settle_process", lambda: None)
-    monkeypatch.setattr(worker, "keep_memory", lambda: True)
+    monkeypatch.setattr(worker, "tune_process", lambda: None)
+    monkeypatch.setattr(worker, "keep_freed_memory", lambda: True)
     for number in range(4):
         DetectorSpec("default", DetectOptions(device=asked, hop=0.5)).load(number)
     assert [options.device for options in loaded] == expected
@@ -49,8 +49,8 @@ def test_where_there_can_be_no_gpu_torch_is_not_asked(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_has_the_threads_that_it_is_given(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "settle_process", lambda: None)
-    monkeypatch.setattr(worker, "keep_memory", lambda: True)
+    monkeypatch.setattr(worker, "tune_process", lambda: None)
+    monkeypatch.setattr(worker, "keep_freed_memory", lambda: True)
     before = torch.get_num_threads()
     try:
         in_torch = DetectOptions(device="cpu", runtime="torch")

@@ -130,7 +130,7 @@ def test_whatever_is_raised_for_one_recording_is_its_failure(
 
     for name in ("a.wav", "b.wav", "c.wav"):
         write_sound(tmp_path / "in" / name, 3)
-    windows, table = pieces.window_batches, Detector._table
+    windows, table = pieces.window_batches, Detector._build_table
 
     def surprised(path: Path, *arguments: object, **options: object) -> object:
         if path.name == "a.wav":
@@ -143,7 +143,7 @@ def test_whatever_is_raised_for_one_recording_is_its_failure(
         return table(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pieces, "window_batches", surprised)
-    monkeypatch.setattr(Detector, "_table", overflowing)
+    monkeypatch.setattr(Detector, "_build_table", overflowing)
     result = run(tmp_path / "in", "--model", model, "--out", tmp_path / "out")
     assert result.exit_code == 4, result.output
     failed = rows(tmp_path / "out")

@@ -25,7 +25,7 @@ from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd, events_to_cells
 from mast.habit import Habit
 from mast.inference import Detector, Source
-from mast.inference.listening import Events, agreement
+from mast.inference.speed_passes import Events, combine_speeds
 from mast.inference.stitch import ScoredBoxes
 from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.card import ModelCard
@@ -217,7 +217,7 @@ def test_a_thorough_search_is_three_searches_whose_boxes_are_fused(
     at_each = [
         mast.load(model, device="cpu", threshold=0.01, band_hz=band.high_hz).detect(path) for band in bands
     ]
-    boxes, scores, _ = agreement(
+    boxes, scores, _ = combine_speeds(
         [Events(boxes_of(events), events["score"].to_numpy(float)) for events in at_each], bands
     )
     cells, alone = events_to_cells(boxes, front_end), np.zeros(len(boxes), dtype=bool)
@@ -275,7 +275,7 @@ def test_a_stream_of_one_name_is_that_file_or_folder(detector: Detector, tmp_pat
 @pytest.mark.parametrize("several", [1, 3])
 def test_stopping_early_stops_the_threads(model: Path, tmp_path: Path, several: int) -> None:
     detector = Detector(model, DetectOptions(device="cpu"))
-    detector._reader = replace(detector._reader, several=several)
+    detector._reader = replace(detector._reader, n_parallel=several)
     paths = [write_sound(tmp_path / f"{i}.wav", 6) for i in range(5)]
     stream = detector.stream(paths)
     next(stream)

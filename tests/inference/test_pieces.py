@@ -41,7 +41,7 @@ def test_several_at_once_give_the_same_in_the_same_order(tmp_path: Path) -> None
     (tmp_path / "broken.wav").write_text("no sound")
     sources.insert(2, Source(tmp_path / "broken.wav", "broken.wav"))
     sources.insert(5, Source(tmp_path / "gone.wav", "gone.wav"))
-    alone, together = list(READER(sources)), list(replace(READER, several=4)(iter(sources)))
+    alone, together = list(READER(sources)), list(replace(READER, n_parallel=4)(iter(sources)))
     assert [type(piece) for piece in alone] == [type(piece) for piece in together]
     for one, other in zip(alone, together, strict=True):
         if isinstance(one, Piece) and isinstance(other, Piece):

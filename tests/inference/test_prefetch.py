@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mast.inference.prefetch import Prefetch, concurrently, in_turn
+from mast.inference.prefetch import Prefetch, chain_prefetched, map_concurrently
 
 
 def threads() -> list[str]:
@@ -47,7 +47,7 @@ def test_concurrent_work_comes_in_order_and_is_bounded() -> None:
         return i * i
 
     started: list[str] = []
-    pairs = concurrently(
+    pairs = map_concurrently(
         work, drawn(), workers=3, start=lambda: started.append(threading.current_thread().name)
     )
     assert next(pairs) == (0, 0)
@@ -56,7 +56,7 @@ def test_concurrent_work_comes_in_order_and_is_bounded() -> None:
     assert len(begun) <= 2 * 3 + 2
     assert list(pairs) == [(i, i * i) for i in range(1, 40)]
     assert 1 < peak <= 3
-    assert list(concurrently(work, iter([]), workers=2)) == []
+    assert list(map_concurrently(work, iter([]), workers=2)) == []
 
 
 def test_concurrent_work_passes_errors_on_in_their_turn_and_stops() -> None:
@@ -67,7 +67,7 @@ def test_concurrent_work_passes_errors_on_in_their_turn_and_stops() -> None:
 
     seen: list[int] = []
     with pytest.raises(ValueError, match="five"):
-        seen.extend(i for i, _ in concurrently(work, iter(range(100)), workers=2))
+        seen.extend(i for i, _ in map_concurrently(work, iter(range(100)), workers=2))
     assert seen == [0, 1, 2, 3, 4]
 
     def items() -> Iterator[int]:
@@ -75,8 +75,8 @@ def test_concurrent_work_passes_errors_on_in_their_turn_and_stops() -> None:
         raise OSError("no more")
 
     with pytest.raises(OSError, match="no more"):
-        list(concurrently(work, items(), workers=2))
-    pairs = concurrently(work, iter(range(5)), workers=2)
+        list(map_concurrently(work, items(), workers=2))
+    pairs = map_concurrently(work, iter(range(5)), workers=2)
     next(pairs)
     pairs.close()  # type: ignore[attr-defined]
     assert not threads()
@@ -105,11 +105,11 @@ def test_parts_come_in_turn_though_several_are_begun() -> None:
             time.sleep(0.001 * (k % 3))  # later ones are often done first
             yield k, i
 
-    found = in_turn((part(k) for k in range(8)), several=3)
+    found = chain_prefetched((part(k) for k in range(8)), n_parallel=3)
     assert next(found) == (1, 0)  # the first part holds nothing
     assert len(begun) <= 4
     assert list(found) == [(k, i) for k in range(8) for i in range(k)][1:]
-    assert list(in_turn(iter([]), several=2)) == []
+    assert list(chain_prefetched(iter([]), n_parallel=2)) == []
     assert not threads()
 
 
@@ -121,7 +121,7 @@ def test_parts_in_turn_wait_with_few_items() -> None:
             drawn[k] += 1
             yield i
 
-    found = in_turn((part(k) for k in range(3)), several=2, depth=2)
+    found = chain_prefetched((part(k) for k in range(3)), n_parallel=2, depth=2)
     next(found)
     time.sleep(0.2)  # the caller is slow: nobody runs far ahead
     assert drawn[0] <= 4
@@ -139,6 +139,6 @@ def test_an_error_in_a_part_comes_in_its_turn_and_ends_the_others() -> None:
 
     seen: list[int] = []
     with pytest.raises(ValueError, match="two"):
-        seen.extend(in_turn((part(k) for k in range(9)), several=4))
+        seen.extend(chain_prefetched((part(k) for k in range(9)), n_parallel=4))
     assert seen == [0, 1, 2]
     assert not threads()

@@ -100,10 +100,10 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     full.network.full_batches, full.network.workers = True, 2
     full._reader = replace(full._reader, batch_size=3)
     sizes: list[int] = []
-    search = full.network._searched
+    search = full.network._search
     monkeypatch.setattr(
         full.network,
-        "_searched",
+        "_search",
         lambda sound, min_score: (sizes.append(len(sound)), search(sound, min_score))[1],
     )
     paths = [write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i) for i in (6, 1, 3, 11, 2)]

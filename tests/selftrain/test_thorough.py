@@ -9,7 +9,7 @@ import pytest
 import torch
 from untrained_detector import gain_recipe, save_untrained
 
-from mast.inference.listening import SPEEDS
+from mast.inference.speed_passes import SPEEDS
 from mast.loaded_model import LoadedModel
 from mast.models.decode import Detections
 from mast.models.find import find_model

@@ -12,7 +12,7 @@ from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError, machine_fault
 from mast.hardware import might_have_gpu
 from mast.inference import Detector
-from mast.inference.settle import keep_memory, settle_process
+from mast.inference.process_tuning import keep_freed_memory, tune_process
 from mast.models.card import CARD, WEIGHTS
 from mast.models.find import find_model
 
@@ -61,7 +61,7 @@ class DetectorSpec:
         return replace(self, files={name: (folder / name).read_bytes() for name in names})
 
     def load(self, number: int = 0) -> Detector:
-        """The detector, on this machine; the process is then settled for the search (:mod:`mast.inference.settle`).
+        """The detector, on this machine; the process is then tuned to search (:mod:`mast.inference.process_tuning`).
 
         Args:
             number: of the worker; the workers on a machine share its GPUs.
@@ -69,14 +69,14 @@ class DetectorSpec:
         Raises:
             MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker hands it on.
         """
-        keep_memory()  # loading takes and frees the same megabytes several times
+        keep_freed_memory()  # loading takes and frees the same megabytes several times
         try:
             detector = self._detector(self._with_gpu(number))
         except Exception as error:
             if (fault := machine_fault(error)) is None:
                 raise
             raise MastError(fault) from error
-        settle_process()
+        tune_process()
         return detector
 
     def _with_gpu(self, number: int) -> DetectOptions:

@@ -265,7 +265,7 @@ def _warn_of_stale_results(
             f"{','.join([*wanted, *totals.older])} to write {pronoun} again",
             quiet=quiet,
         )
-    if gone := results.gone(totals, listed):
+    if gone := results.find_missing(totals, listed):
         say(
             f"mast: warning: {counted(len(gone), 'recording')} searched earlier {'is' if len(gone) == 1 else 'are'} no "
             f"longer there, such as {gone[0]}; the tables still hold what was found (a new --out leaves it out)",
@@ -278,7 +278,7 @@ def _pending_recordings(results: ResultsFolder, recordings: list[Recording], qui
     todo = []
     for one in recordings:
         if results.is_done(one.source):
-            results.restate(one.source)
+            results.update_metadata(one.source)
         else:
             todo.append(one)
     if len(todo) < len(recordings):

@@ -31,12 +31,12 @@ from mast.grid import events_to_cells, grid_to_events
 from mast.hardware import might_have_bfloat16, might_have_gpu
 from mast.inference.fusion import fusion_threshold
 from mast.inference.in_memory import as_recording
-from mast.inference.listening import SPEEDS, Events, Listening, agreement
 from mast.inference.network import Network
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
-from mast.inference.prefetch import concurrently
-from mast.inference.scores import settle_scores
-from mast.inference.stitch import Embeddings, ScoredBoxes, apart
+from mast.inference.prefetch import map_concurrently
+from mast.inference.scores import resolve_scores
+from mast.inference.speed_passes import SPEEDS, Events, SpeedPass, combine_speeds
+from mast.inference.stitch import Embeddings, ScoredBoxes, suppress_fused
 from mast.models.architecture import DetectorConfig
 
 if TYPE_CHECKING:
@@ -110,15 +110,16 @@ class Detector:
         self.options = options
         self.network = _network(folder, options, threads)
         self.card = self.network.card
-        self.scores = settle_scores(
+        self.scores = resolve_scores(
             self.card,
             self.network.folder,
             threshold=options.threshold,
             precision_target=options.precision_target,
         )
         if options.thorough and self.scores.sentence:
-            told = f"{self.scores.sentence}; all of this without --thorough, whose scores are means over three speeds"
-            self.scores = replace(self.scores, sentence=told)
+            sentence = self.scores.sentence
+            sentence += "; all of this without --thorough, whose scores are means over three speeds"
+            self.scores = replace(self.scores, sentence=sentence)
         self.habit = options.resolve_habit(self.card.habit)
         self.model_id = model_id(self.card.weights_sha256)
         self._nested = self.card.nested
@@ -128,7 +129,7 @@ class Detector:
             hop_s=options.hop * chunk_s,
             longest_s=(LONGEST_DEFAULT_HOP if options.hop == DEFAULT_HOP else options.hop) * chunk_s,
             batch_size=self.network.piece_size,
-            several=self.network.readers,
+            n_parallel=self.network.readers,
             speeds=SPEEDS if options.thorough else (1.0,),
         )
 
@@ -211,7 +212,7 @@ class Detector:
         0   samples  detector
         1   samples  detector
         """
-        return self._one(recording, sample_rate, root).events
+        return self._search_one(recording, sample_rate, root).events
 
     def detect_and_embed(
         self,
@@ -242,11 +243,11 @@ class Detector:
         """
         if not self.options.embed:
             raise ConfigError("this detector gives no embeddings; load it with embed=True")
-        outcome = self._one(recording, sample_rate, root)
+        outcome = self._search_one(recording, sample_rate, root)
         assert outcome.embeddings is not None
         return outcome.events, outcome.embeddings
 
-    def _one(
+    def _search_one(
         self, recording: str | Path | NDArray[Any], sample_rate: float | None, root: str | Path | None
     ) -> Searched:
         """What became of one recording, given by its path or its samples, if it could be read."""
@@ -291,7 +292,7 @@ class Detector:
                 "stream takes recordings, not samples; detect(samples, sample_rate=…) takes an array"
             )
         if isinstance(paths, str | os.PathLike):
-            paths, root = _listed(Path(paths), root)
+            paths, root = _list_recordings(Path(paths), root)
         for outcome in self.outcomes(_source(Path(path), root) for path in paths):
             if outcome.error:
                 raise AudioError(outcome.error)
@@ -315,16 +316,16 @@ class Detector:
         S01.flac 4 searched
         lost 0 gone.wav: no such file; check the name and the folder
         """
-        heard = self._listenings()
-        for piece, found in chain.from_iterable(self._searched(sources)):
+        passes = self._start_passes()
+        for piece, found in chain.from_iterable(self._search_batches(sources)):
             if isinstance(piece, End):
-                yield self._outcome_or_failure(piece, heard)
-                heard = self._listenings()
+                yield self._outcome_or_failure(piece, passes)
+                passes = self._start_passes()
                 continue
-            listening = heard[piece.speed]
+            current = passes[piece.speed]
             if progress is not None:
-                progress((piece.end_s - listening.end_s) / len(heard))
-            listening.add(piece, found)
+                progress((piece.end_s - current.end_s) / len(passes))
+            current.add(piece, found)
 
     def _min_score(self) -> float:
         """The detector's own score from which boxes are looked at: a low one where speeds have to agree."""
@@ -332,11 +333,13 @@ class Detector:
         fused = fusion_threshold(self.card) if self.options.thorough else None
         return raised if fused is None else min(fused, raised)
 
-    def _listenings(self) -> list[Listening]:
+    def _start_passes(self) -> list[SpeedPass]:
         """What is heard of a recording at each speed: nothing yet."""
-        return [Listening(front_end) for front_end in self._reader.front_ends]
+        return [SpeedPass(front_end) for front_end in self._reader.front_ends]
 
-    def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[ScoredBoxes]]]]:
+    def _search_batches(
+        self, sources: Iterable[Source]
+    ) -> Iterator[list[tuple[Piece | End, list[ScoredBoxes]]]]:
         """Batch by batch, every piece in order with the boxes in each of its windows; some batches at once."""
         network, min_score = self.network, self._min_score()
 
@@ -352,32 +355,32 @@ class Detector:
         full = network.full_batches
         batches = full_batches(pieces, network.batch_size) if full else ((piece,) for piece in pieces)
         setting = network.thread_setting()
-        for _, found in concurrently(search, batches, workers=network.workers, start=setting.start):
+        for _, found in map_concurrently(search, batches, workers=network.workers, start=setting.start):
             setting.restore()
             yield found
 
-    def _outcome_or_failure(self, end: End, heard: list[Listening]) -> Searched:
+    def _outcome_or_failure(self, end: End, passes: list[SpeedPass]) -> Searched:
         """What became of a recording; whatever goes wrong with it is its own failure."""
         try:
             with as_audio_errors(end.source.path):
-                return self._outcome(end, heard)
+                return self._outcome(end, passes)
         except MastError as error:
             return Searched(end.source, empty_events(), error=str(error))
 
-    def _outcome(self, end: End, heard: list[Listening]) -> Searched:
+    def _outcome(self, end: End, passes: list[SpeedPass]) -> Searched:
         source, info, about, error = end
         if info is None:
             return Searched(source, empty_events(), error=error)
-        end_s = heard[0].end_s
+        end_s = passes[0].end_s
         if end_s == 0:
             return Searched(
                 source, empty_events(), error=f"{source.path}: holds no sound; remove it or copy it again"
             )
         # resampling may add or take a sample; more is a header that promised something else
         duration_s = info.duration_s if abs(info.duration_s - end_s) < 0.01 else end_s
-        found = [self._drawn(one, source, info, duration_s) for one in heard]
-        events, embeddings = self._table(
-            found[0] if len(found) == 1 else self._agreed(found), source, info, about, duration_s
+        found = [self._redraw(one, source, info, duration_s) for one in passes]
+        events, embeddings = self._build_table(
+            found[0] if len(found) == 1 else self._combine_speeds(found), source, info, about, duration_s
         )
         return Searched(
             source=source,
@@ -386,14 +389,14 @@ class Detector:
             sample_rate=info.sample_rate,
             site=about.site or "",
             datetime=about.clock_at(0.0, timespec="auto"),
-            damage=_damage(info, end_s),
+            damage=_describe_damage(info, end_s),
             embeddings=embeddings,
         )
 
-    def _drawn(self, heard: Listening, source: Source, info: AudioInfo, duration_s: float) -> Events:
+    def _redraw(self, speed_pass: SpeedPass, source: Source, info: AudioInfo, duration_s: float) -> Events:
         """What was found at one speed, with boxes as the habit draws them."""
-        cells, scores, embeddings = heard.finish(self._nested)
-        boxes, rows = grid_to_events(cells, heard.front_end), np.arange(len(scores))
+        cells, scores, embeddings = speed_pass.finish(self._nested)
+        boxes, rows = grid_to_events(cells, speed_pass.front_end), np.arange(len(scores))
         if not self.habit.changes_nothing:
             boxes = np.minimum(boxes, [duration_s, info.sample_rate / 2] * 2)
             inside = np.flatnonzero((boxes[:, 2:] > boxes[:, :2]).all(axis=1))
@@ -402,7 +405,7 @@ class Detector:
                 scores[inside],
                 self.habit,
                 source.path,
-                heard.front_end,
+                speed_pass.front_end,
                 threshold=self.scores.raw_threshold,
             )
             boxes, rows = drawn.boxes, inside[drawn.rows]
@@ -414,17 +417,19 @@ class Detector:
             None if embeddings is None else embeddings[rows],
         )
 
-    def _agreed(self, found: list[Events]) -> Events:
+    def _combine_speeds(self, found: list[Events]) -> Events:
         """What counts of the events found at several speeds."""
         front_ends = self._reader.front_ends
-        boxes, scores, _ = agreement(found, front_ends)
+        boxes, scores, _ = combine_speeds(found, front_ends)
         rows = np.flatnonzero(scores >= self.scores.threshold)
         rows = rows[
-            apart(events_to_cells(boxes[rows], front_ends[0]), scores[rows], self.card.nms_iou, self._nested)
+            suppress_fused(
+                events_to_cells(boxes[rows], front_ends[0]), scores[rows], self.card.nms_iou, self._nested
+            )
         ]
         return Events(boxes[rows], scores[rows])
 
-    def _table(
+    def _build_table(
         self, found: Events, source: Source, info: AudioInfo, about: Metadata, duration_s: float
     ) -> tuple[pd.DataFrame, Embeddings | None]:
         """Events in the event schema, by time, inside what the file can hold; and their embeddings."""
@@ -495,7 +500,7 @@ def prefers_onnx(options: DetectOptions) -> bool:
     return True
 
 
-def _listed(path: Path, root: str | Path | None) -> tuple[list[Path], str | Path | None]:
+def _list_recordings(path: Path, root: str | Path | None) -> tuple[list[Path], str | Path | None]:
     """A recording, or all those in a folder, and what they are named relative to."""
     if not path.is_dir():
         return [path], root
@@ -513,7 +518,7 @@ def _source(path: Path, root: str | Path | None) -> Source:
         raise AudioError(f"{path}: is not in {root}; give the folder that holds all recordings") from None
 
 
-def _damage(info: AudioInfo, end_s: float) -> str:
+def _describe_damage(info: AudioInfo, end_s: float) -> str:
     slack_s = _MP3_SLACK_S if info.format == "MP3" else 0.01
     if end_s < info.duration_s - slack_s:
         return (

@@ -37,11 +37,11 @@ class EmbeddingOnnxNetwork(OnnxNetwork):
         """See :class:`Network`."""
         windows = [window for sound in sounds for window in sound]
         return [
-            self._embedded(window, found)
+            self._embed(window, found)
             for window, found in zip(windows, super().boxes(sounds, min_score), strict=True)
         ]
 
-    def _embedded(self, window: Samples, found: ScoredBoxes) -> ScoredBoxes:
+    def _embed(self, window: Samples, found: ScoredBoxes) -> ScoredBoxes:
         if not len(found.scores):
             width = self.loaded_model.mast_detector.embedding_width
             return found._replace(embeddings=np.zeros((0, width), dtype=np.float16))

@@ -92,9 +92,9 @@ class OnnxNetwork:
 
     def boxes(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         """See :class:`Network`."""
-        return [self._found(window, min_score) for sound in sounds for window in sound]
+        return [self._find_boxes(window, min_score) for sound in sounds for window in sound]
 
-    def _found(self, window: Samples, min_score: float) -> ScoredBoxes:
+    def _find_boxes(self, window: Samples, min_score: float) -> ScoredBoxes:
         seen = self.card.normalisation.apply(self._log_mel.chunk(window))
         given = {GIVEN: seen[None, None], MIN_SCORE: np.array(min_score, dtype=np.float32)}
         boxes, scores = self._session.run([BOXES, SCORES], given)

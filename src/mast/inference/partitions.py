@@ -29,11 +29,11 @@ def write_partitions(tables: Iterable[pa.Table], folder: Path) -> None:
         folder: exists and is empty.
     """
     parts: Counter[Path] = Counter()
-    for table in gathered(tables, _ROWS_IN_MEMORY):
+    for table in batch_tables(tables, _ROWS_IN_MEMORY):
         _write(table, folder, parts)
 
 
-def gathered(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+def batch_tables(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """The rows of all tables, in tables of at least this many; most recordings of a quiet place hold nothing."""
     waiting: list[pa.Table] = []
     held = 0

@@ -16,7 +16,7 @@ from mast.arrays import Samples
 from mast.audio import AudioInfo, Metadata, as_audio_errors, describe, spread_hop, window_batches
 from mast.errors import MastError
 from mast.grid import FrontEnd
-from mast.inference.prefetch import in_turn
+from mast.inference.prefetch import chain_prefetched
 
 
 class Source(NamedTuple):
@@ -65,7 +65,7 @@ class Reader:
         hop_s: from window to window.
         longest_s: the same in recordings where a longer step saves a window; as ``hop_s`` by default.
         batch_size: windows of a piece; the last of a recording may have fewer.
-        several: recordings read at once; a GPU searches faster than one core reads.
+        n_parallel: recordings read at once; a GPU searches faster than one core reads.
         speeds: at which a recording is read, one after the other, as shares of the band. A window holds as many samples
             at each, so at a lower one it holds more seconds.
     """
@@ -73,7 +73,7 @@ class Reader:
     front_end: FrontEnd
     hop_s: float
     batch_size: int
-    several: int = 1
+    n_parallel: int = 1
     longest_s: float = 0.0
     speeds: tuple[float, ...] = (1.0,)
 
@@ -85,8 +85,8 @@ class Reader:
     def __call__(self, sources: Iterable[Source]) -> Iterator[Piece | End]:
         """Each recording's pieces, and its :class:`End`."""
         parts = (self._read(source) for source in sources)
-        if self.several > 1:
-            yield from in_turn(parts, several=self.several)
+        if self.n_parallel > 1:
+            yield from chain_prefetched(parts, n_parallel=self.n_parallel)
         else:
             for part in parts:
                 yield from part

@@ -33,7 +33,7 @@ class Prefetch(Iterator[T]):
         self._stopped = threading.Event()
         # the thread must not hold this object, or it would never be let go
         arguments = (items, self._ready, self._stopped)
-        self._thread = threading.Thread(target=_draw, args=arguments, name="prefetch", daemon=True)
+        self._thread = threading.Thread(target=_fill_queue, args=arguments, name="prefetch", daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Prefetch[T]:
@@ -61,7 +61,7 @@ class Prefetch(Iterator[T]):
             self.close()
 
 
-def _draw(items: Iterator[T], ready: queue.Queue[T | _Failure], stopped: threading.Event) -> None:
+def _fill_queue(items: Iterator[T], ready: queue.Queue[T | _Failure], stopped: threading.Event) -> None:
     def put(item: T | _Failure) -> None:
         while not stopped.is_set():
             try:
@@ -82,18 +82,18 @@ def _draw(items: Iterator[T], ready: queue.Queue[T | _Failure], stopped: threadi
     put(_Failure(error))
 
 
-def in_turn(parts: Iterator[Iterator[T]], *, several: int, depth: int = 2) -> Iterator[T]:
+def chain_prefetched(parts: Iterator[Iterator[T]], *, n_parallel: int, depth: int = 2) -> Iterator[T]:
     """Yield the items of one part after those of another, while the parts that follow are begun already.
 
     Args:
-        parts: drawn by the caller's thread, up to ``several`` ahead.
-        several: parts at once, each drawn by a thread of its own.
+        parts: drawn by the caller's thread, up to ``n_parallel`` ahead.
+        n_parallel: parts at once, each drawn by a thread of its own.
         depth: items of each part that may wait.
     """
     begun: deque[Prefetch[T]] = deque()
     try:
         while True:
-            while len(begun) < several and (part := next(parts, None)) is not None:
+            while len(begun) < n_parallel and (part := next(parts, None)) is not None:
                 begun.append(Prefetch(part, depth=depth))
             if not begun:
                 return
@@ -104,7 +104,7 @@ def in_turn(parts: Iterator[Iterator[T]], *, several: int, depth: int = 2) -> It
             waiting.close()
 
 
-def concurrently(
+def map_concurrently(
     work: Callable[[T], R],
     items: Iterator[T],
     *,
@@ -125,8 +125,8 @@ def concurrently(
     """
     with ThreadPoolExecutor(workers, thread_name_prefix="worker", initializer=start) as pool:
         # a thread is only started for work that no idle one can do: these meet, so they need one each
-        meeting = threading.Barrier(workers)
-        list(pool.map(lambda _: meeting.wait(), range(workers)))
+        barrier = threading.Barrier(workers)
+        list(pool.map(lambda _: barrier.wait(), range(workers)))
 
         def begun() -> Iterator[tuple[T, Future[R]]]:
             for item in items:

@@ -52,7 +52,7 @@ from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
 from mast.habit import Habit
 from mast.inference.detector import Searched
-from mast.inference.partitions import PARTITIONED, gathered, write_partitions
+from mast.inference.partitions import PARTITIONED, batch_tables, write_partitions
 from mast.inference.pieces import Source
 from mast.replaced import EarlierVersion, replacing
 from mast.runs import refuse_other_inputs
@@ -68,9 +68,9 @@ _SCHEMA = pa.schema(
 # errors that speak of one file; others, such as a full disk, end the run
 _OF_ONE_FILE = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ)
 # older versions did not say how boxes were drawn, as the model gives them, and knew no speed but the recording's
-_BEFORE = Habit().settings | {"speeds": "1"}
+_OLDER_DEFAULTS = Habit().settings | {"speeds": "1"}
 # what a setting is called when it differs: {0} in the folder, {1} now
-_WORDS = {
+_SETTING_TEXTS = {
     "root": "recordings named relative to {0}, not {1}",
     "hop": "a hop of {0} windows (--hop), not {1}",
     "nms_iou": "boxes of one window merged at an IoU of {0} or more, not {1}",
@@ -160,9 +160,9 @@ class ResultsFolder:
         before = read_run(self.folder)
         if before is None:
             # hidden files are what a kill in this very moment leaves
-            strangers = holds_files(self.folder)
+            has_other_files = holds_files(self.folder)
             before = read_run(self.folder)  # shards that start together: another one was faster
-            if before is None and strangers:
+            if before is None and has_other_files:
                 raise ConfigError(
                     f"{self.folder}: exists and holds no detections ({RUN} is missing); choose a new --out"
                 )
@@ -176,14 +176,14 @@ class ResultsFolder:
         """Resume in a folder that was started with the same settings, or a lower threshold."""
         refuse_other_inputs(
             self.folder,
-            {name: before.made_with.get(name, _BEFORE.get(name)) for name in self.run.made_with},
+            {name: before.made_with.get(name, _OLDER_DEFAULTS.get(name)) for name in self.run.made_with},
             self.run.made_with,
             instead="results of different models, settings or folders are not mixed, so choose another --out, or the "
             "same settings to resume",
             # which boxes are joined depends on which are there
             ignore=("threshold", "raw_threshold") if self.run.made_with.get("join", "none") == "none" else (),
             # another model often has other settings, too, and so has another band
-            describe=lambda found: _difference(
+            describe=lambda found: _describe_difference(
                 next((name for name in ("model", "input", "threshold") if name in found), next(iter(found))),
                 before,
                 self.run,
@@ -203,7 +203,7 @@ class ResultsFolder:
     def _refuse_lower(self, threshold: float, before: DetectionRun) -> None:
         """Events below the threshold that a recording was searched with are not in its mark."""
         for _, path in marks(self.folder, DONE):
-            searched_from = self._searched_from(mark_facts(path) or {}, before)
+            searched_from = self._search_threshold(mark_facts(path) or {}, before)
             if searched_from is not None and searched_from > threshold:
                 raise ConfigError(
                     f"{self.folder}: holds detections that score {searched_from:.3g} or more, so a threshold of "
@@ -211,16 +211,16 @@ class ResultsFolder:
                     "or more"
                 )
 
-    def _searched_from(self, facts: Mapping[str, Any], run: DetectionRun) -> float | None:
+    def _search_threshold(self, facts: Mapping[str, Any], run: DetectionRun) -> float | None:
         """The threshold with which a recording was searched; older marks do not say, and are of the first run."""
         value = facts.get("threshold", run.made_with.get("threshold"))
         return None if value is None else float(value)
 
-    def _counts(self, facts: Mapping[str, Any] | None) -> bool:
+    def _is_current(self, facts: Mapping[str, Any] | None) -> bool:
         """Whether a mark holds all that this run would find: of the same model, and from no higher score on."""
         if facts is None or facts.get("model", self.run.weights_sha256) != self.run.weights_sha256:
             return False
-        searched_from, now = self._searched_from(facts, self.run), self.run.threshold
+        searched_from, now = self._search_threshold(facts, self.run), self.run.threshold
         return searched_from is None or now is None or searched_from <= now
 
     def is_done(self, source: Source) -> bool:
@@ -228,12 +228,12 @@ class ResultsFolder:
         facts = mark_facts(mark_path(self.folder, source.recording, DONE))
         return (
             facts is not None
-            and self._counts(facts)
+            and self._is_current(facts)
             and facts["recording"] == source.recording
             and facts.get("bytes") == self._size_of(source)
         )
 
-    def restate(self, source: Source) -> None:
+    def update_metadata(self, source: Source) -> None:
         """Give a finished recording the site and time that a table states by now, and its events theirs."""
         path = mark_path(self.folder, source.recording, DONE)
         facts, stated = mark_facts(path), source.stated
@@ -346,10 +346,10 @@ class ResultsFolder:
             if wanted:
                 self._export(wanted, pd.DataFrame([mark.facts for mark in done]), kept)
         searched = [mark.facts for mark in done]
-        older = self._older(formats)
+        older = self._outdated_formats(formats)
         return Totals(len(done), events, len(failed), len(damaged), searched, list(failed), older, kept)
 
-    def _older(self, formats: list[str]) -> list[str]:
+    def _outdated_formats(self, formats: list[str]) -> list[str]:
         """Formats whose folders were written before something was searched, failed or was left out by a threshold."""
         there = [
             name for name in (*FORMATS, PARTITIONED) if name not in formats and (self.folder / name).is_dir()
@@ -360,7 +360,7 @@ class ResultsFolder:
         newest = max(path.stat().st_mtime_ns for path in [self.folder / RUN, *results])
         return [name for name in there if (self.folder / name).stat().st_mtime_ns < newest]
 
-    def gone(self, totals: Totals, listed: Container[str]) -> list[str]:
+    def find_missing(self, totals: Totals, listed: Container[str]) -> list[str]:
         """Recordings that were searched before and are no longer there; none where the root cannot be looked at.
 
         Args:
@@ -376,9 +376,9 @@ class ResultsFolder:
     def _read_mark(self, path: Path) -> _Mark | None:
         """A mark that belongs in the tables; ``None`` for one that is incomplete, or was made otherwise."""
         facts = mark_facts(path)
-        if facts is None or not self._counts(facts):
+        if facts is None or not self._is_current(facts):
             return None
-        searched_from, now = self._searched_from(facts, self.run), self.run.threshold
+        searched_from, now = self._search_threshold(facts, self.run), self.run.threshold
         higher = now is not None and searched_from is not None and now > searched_from
         return _Mark(path, facts, round(now, _SCORE_DIGITS) if higher and now is not None else None)
 
@@ -393,7 +393,7 @@ class ResultsFolder:
         ):
             empty_events().to_csv(csv, index=False, lineterminator="\n")
             events = (mark.read(_SCHEMA.names).cast(_SCHEMA) for mark in done)
-            for table in gathered(events, _TABLE_ROWS):
+            for table in batch_tables(events, _TABLE_ROWS):
                 count += table.num_rows
                 parquet.write_table(table)
                 table.to_pandas().to_csv(csv, index=False, header=False, lineterminator="\n")
@@ -458,15 +458,15 @@ def _parquet(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
     return content
 
 
-def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
+def _describe_difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
     """In which setting two runs differ."""
-    old, new = before.made_with.get(key, _BEFORE.get(key)), now.made_with[key]
+    old, new = before.made_with.get(key, _OLDER_DEFAULTS.get(key)), now.made_with[key]
     if key == "model":
         return f"the model {_model_name(before)}, not {_model_name(now)}"
     if key == "speeds":
         return (
             "--thorough, but this run is without it"
-            if new == _BEFORE[key]
+            if new == _OLDER_DEFAULTS[key]
             else "no --thorough, but this run is with it"
         )
     if key == "embeddings":
@@ -481,15 +481,15 @@ def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
         and now.band_hz is not None
         and before.band_hz != now.band_hz
     ):
-        return f"the band {_band(before.band_hz)} (--band), not {_band(now.band_hz)}"
-    return _WORDS.get(key, f"{key} {{0}}, not {{1}}").format(old, new)
+        return f"the band {_format_band(before.band_hz)} (--band), not {_format_band(now.band_hz)}"
+    return _SETTING_TEXTS.get(key, f"{key} {{0}}, not {{1}}").format(old, new)
 
 
 def _model_name(run: DetectionRun) -> str:
     return f"{run.model} ({run.model_id})" if run.model else run.model_id
 
 
-def _band(band_hz: tuple[float, float]) -> str:
+def _format_band(band_hz: tuple[float, float]) -> str:
     return f"{band_hz[0]:g}–{band_hz[1]:g} Hz"
 
 

@@ -42,7 +42,7 @@ class Scores:
         return hashlib.sha256(self.calibration.model_dump_json().encode()).hexdigest()[:12]
 
 
-def settle_scores(
+def resolve_scores(
     card: ModelCard, folder: Path, *, threshold: float | None = None, precision_target: float | None = None
 ) -> Scores:
     """The threshold that was given, that reached a precision on validation, or that is the checkpoint's own.

@@ -130,11 +130,11 @@ class Stitcher:
         ]
         self._tracks += self._latest
         self._latest_end = end
-        return _counted(done)
+        return _confirmed_boxes(done)
 
     def finish(self) -> ScoredBoxes:
         """The events still held, at the end of the recording."""
-        return _counted(self._tracks)
+        return _confirmed_boxes(self._tracks)
 
     def _divide_ownership(self, start: float) -> None:
         """The window that begins at ``start`` takes over from the middle of its overlap with the last one."""
@@ -219,7 +219,7 @@ def _fuse(
     track.confirmed = True
 
 
-def _counted(tracks: list[_Track]) -> ScoredBoxes:
+def _confirmed_boxes(tracks: list[_Track]) -> ScoredBoxes:
     kept = [track for track in tracks if track.owned or track.confirmed]
     boxes = np.array([track.box for track in kept], dtype=np.float64).reshape(-1, 4)
     scores = np.array([track.score for track in kept], dtype=np.float64)
@@ -236,7 +236,7 @@ def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntAr
     return suppress_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)
 
 
-def apart(boxes: FloatArray, scores: FloatArray, nms_iou: float, nested: float) -> IntArray:
+def suppress_fused(boxes: FloatArray, scores: FloatArray, nms_iou: float, nested: float) -> IntArray:
     """Rows of fused boxes that stay when no two overlap or lie in each other more than a detector's own may.
 
     Args:

@@ -116,7 +116,7 @@ class TorchNetwork:
     def boxes(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         """See :class:`Network`."""
         n = sum(map(len, sounds))
-        return self._searched(self._batch([torch.from_numpy(sound) for sound in sounds]), min_score)[:n]
+        return self._search(self._batch([torch.from_numpy(sound) for sound in sounds]), min_score)[:n]
 
     def _batch(self, sounds: list[Tensor]) -> Tensor:
         """The (B, samples) of some pieces as one, filled up with silence where batches are of one size."""
@@ -129,22 +129,24 @@ class TorchNetwork:
         batch[n:] = 0.0
         return batch
 
-    def _searched(self, sound: Tensor, min_score: float) -> list[ScoredBoxes]:
+    def _search(self, sound: Tensor, min_score: float) -> list[ScoredBoxes]:
         """(B, samples) → B times boxes in cells of the window."""
         if self.compiled and isinstance(self.model, MastDetector):
             with self._first:
                 graph = self._graphs.pop() if self._graphs else Graph(self._dense, sound, self.device)
             try:
-                return self._found(sound, min_score, graph)
+                return self._find_boxes(sound, min_score, graph)
             finally:
                 self._graphs.append(graph)
         with nullcontext() if self._begun else self._first:
-            found = self._found(sound, min_score, self._dense)
+            found = self._find_boxes(sound, min_score, self._dense)
             self._begun = True
         return found
 
     @torch.inference_mode()
-    def _found(self, sound: Tensor, min_score: float, dense: Callable[[Tensor], Seen]) -> list[ScoredBoxes]:
+    def _find_boxes(
+        self, sound: Tensor, min_score: float, dense: Callable[[Tensor], Seen]
+    ) -> list[ScoredBoxes]:
         model, features, sound = self.model, None, send(sound, self.device)
         nms_iou = self.card.nms_iou
         with self.loaded_model.autocast():

@@ -1,8 +1,8 @@
 """A detector that labels chunks at several playing speeds, as ``mast detect --thorough`` searches recordings.
 
 One model at several speeds makes different mistakes, as several models do, so what it finds at most of them is right
-more often (:mod:`mast.inference.listening`). Beyond the paper, where a chunk is labelled at its own speed; compare data
-distillation (Radosavovic et al., 2018).
+more often (:mod:`mast.inference.speed_passes`). Beyond the paper, where a chunk is labelled at its own speed; compare
+data distillation (Radosavovic et al., 2018).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 from mast.arrays import FloatArray
 from mast.grid import FrontEnd, events_to_cells, grid_to_events
 from mast.inference.fusion import fusion_threshold
-from mast.inference.listening import SPEEDS, Events, agreement
-from mast.inference.stitch import apart
+from mast.inference.speed_passes import SPEEDS, Events, combine_speeds
+from mast.inference.stitch import suppress_fused
 from mast.loaded_model import LoadedModel
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
@@ -70,7 +70,7 @@ class ThoroughModel:
         limits = [self.front_end.chunk_frames, self.front_end.n_bins] * 2
         detections = []
         for own in zip(*heard, strict=True):
-            boxes, scores, _ = agreement(own, self._front_ends)
+            boxes, scores, _ = combine_speeds(own, self._front_ends)
             cells = np.clip(events_to_cells(boxes, self.front_end), 0.0, limits)
             detections.append(
                 best_boxes(cells, scores, self.card, min_score=score_threshold, nms_iou=nms_iou)
@@ -135,6 +135,8 @@ def best_boxes(
         nms_iou: of two boxes that overlap more than this, one stays; the detector's own by default.
     """
     kept = np.flatnonzero(scores >= min_score)
-    kept = kept[apart(boxes[kept], scores[kept], card.nms_iou if nms_iou is None else nms_iou, card.nested)]
+    kept = kept[
+        suppress_fused(boxes[kept], scores[kept], card.nms_iou if nms_iou is None else nms_iou, card.nested)
+    ]
     kept = kept[np.argsort(-scores[kept], kind="stable")]
     return Detections(torch.from_numpy(boxes[kept]), torch.from_numpy(scores[kept]))

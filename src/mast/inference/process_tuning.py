@@ -12,7 +12,7 @@ _OWN_PAGES_BYTES = 2**25  # the most that glibc takes; larger pieces get pages o
 _USERS_OWN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
-def settle_process() -> None:
+def tune_process() -> None:
     """Once all is loaded: keep freed memory for the next batch, and leave what is loaded out of garbage collection.
 
     A layer's output of some megabytes is otherwise given back to the system and requested again, page by page and
@@ -20,10 +20,10 @@ def settle_process() -> None:
     torch's objects for garbage takes a fifth of a second when the process ends, and now and then before.
     """
     gc.freeze()
-    keep_memory()
+    keep_freed_memory()
 
 
-def keep_memory() -> bool:
+def keep_freed_memory() -> bool:
     """Let the C library keep what is freed; ``False`` where it is not glibc, or the user has settled that already."""
     if any(name in os.environ for name in _USERS_OWN):
         return False

@@ -26,7 +26,7 @@ SPEEDS = (1.0, 0.88, 1.13)
 CAUTION = 0.5
 
 
-class Listening:
+class SpeedPass:
     """What is found in a recording that is played at one speed.
 
     Args:
@@ -86,7 +86,7 @@ class Events(NamedTuple):
     embeddings: Embeddings | None = None
 
 
-def agreement(found: Sequence[Events], front_ends: Sequence[FrontEnd]) -> Events:
+def combine_speeds(found: Sequence[Events], front_ends: Sequence[FrontEnd]) -> Events:
     """The fused boxes of all speeds; scores are probabilities again.
 
     They follow from the mean over the speeds at which a box lies in the band: one that plays high calls above it cannot
@@ -106,11 +106,11 @@ def agreement(found: Sequence[Events], front_ends: Sequence[FrontEnd]) -> Events
         within.append((cells, scores[inside]))
     fused, means = fuse_boxes(within)
     tops = reference.hz_to_bins([one.high_hz for one in front_ends])
-    heard = np.minimum(means * len(found) / _hearing(fused, tops), 1.0)
+    heard = np.minimum(means * len(found) / _count_covering_bands(fused, tops), 1.0)
     return Events(grid_to_events(fused, reference), expit(logits(heard) + CAUTION))
 
 
-def _hearing(boxes: FloatArray, tops: FloatArray) -> FloatArray:
+def _count_covering_bands(boxes: FloatArray, tops: FloatArray) -> FloatArray:
     """(N,) number of bands, given by their upper edges (S,), that hold enough of a box for it to be found there."""
     low, high = boxes[:, 1, None], boxes[:, 3, None]
     return np.asarray((np.minimum(high, tops) - low >= SAME_BOX * (high - low)).sum(axis=1))

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from mast.inference import settle
+from mast.inference import process_tuning
 
 
 def glibc() -> bool:
@@ -15,17 +15,17 @@ def glibc() -> bool:
 
 @pytest.fixture(autouse=True)
 def nothing_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in settle._USERS_OWN:
+    for name in process_tuning._USERS_OWN:
         monkeypatch.delenv(name, raising=False)
 
 
 def test_memory_is_kept_where_the_c_library_is_glibc() -> None:
-    assert settle.keep_memory() is glibc()
+    assert process_tuning.keep_freed_memory() is glibc()
 
 
 def test_what_the_user_has_settled_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
-    assert not settle.keep_memory()
+    assert not process_tuning.keep_freed_memory()
 
 
 @pytest.mark.parametrize("error", [ValueError("unknown name"), OSError("none"), AttributeError("confstr")])
@@ -34,11 +34,11 @@ def test_other_c_libraries_are_left_alone(error: Exception, monkeypatch: pytest.
         raise error
 
     monkeypatch.setattr(os, "confstr", ask, raising=False)
-    assert not settle.keep_memory()
+    assert not process_tuning.keep_freed_memory()
 
 
 def test_what_is_loaded_is_left_out_of_garbage_collection() -> None:
-    settle.settle_process()
+    process_tuning.tune_process()
     try:
         assert gc.get_freeze_count() > 0
     finally:
