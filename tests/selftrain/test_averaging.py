@@ -28,7 +28,14 @@ def test_every_round_counts_alike(tones: Path, tmp_path: Path, monkeypatch: pyte
     for number, trained in enumerate(rounds, start=1):
         out = tmp_path / f"mean-{number}"
         metrics = average_rounds(
-            out, number=number, trained=trained, before=before, held=held, plan=plan, machine=machine, seed=0
+            out,
+            number=number,
+            trained=trained,
+            before=before,
+            val_chunks=held,
+            plan=plan,
+            machine=machine,
+            seed=0,
         )
         before = out / "best"
     ends = [load_checkpoint(folder).model.state_dict() for folder in rounds]
@@ -48,5 +55,5 @@ def test_every_round_counts_alike(tones: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(averaging, "load_checkpoint", None)
     out = tmp_path / "mean-3"
     assert metrics == average_rounds(
-        out, number=3, trained=rounds[2], before=None, held=held, plan=plan, machine=machine, seed=0
+        out, number=3, trained=rounds[2], before=None, val_chunks=held, plan=plan, machine=machine, seed=0
     )

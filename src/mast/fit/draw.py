@@ -126,11 +126,11 @@ class _HabitComparison(NamedTuple):
 
 def _compare_habit(run: FitRun, model: Path) -> _HabitComparison:
     """Whether the habit helps a trained detector on validation."""
-    held, card = run.parts["val"], load_card(model)
+    val_chunks, card = run.parts["val"], load_card(model)
     own = card.thresholds["score"]
     min_score = run.recipe.train.score_threshold
-    given = replace(_detect_as_given(run, model, held, min_score=min_score), threshold=own)
-    events = redraw_events(given.found, run.habit, given.front_end, held.path_of, threshold=own)
+    given = replace(_detect_as_given(run, model, val_chunks, min_score=min_score), threshold=own)
+    events = redraw_events(given.found, run.habit, given.front_end, val_chunks.path_of, threshold=own)
     drawn = replace(given, found=events)
     chosen = _threshold(run, drawn, own)
     f1, without = (tally_of(part).f1 or 0.0 for part in (replace(drawn, threshold=chosen), given))

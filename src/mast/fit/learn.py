@@ -37,7 +37,7 @@ from mast.wording import counted
 
 def plan(run: FitRun, fixed: Collection[str] | None) -> None:
     """How long this run trains, and how long that takes here, measured; a resumed run keeps its plan."""
-    start, learn = run.sources.start, run.parts["train"]
+    start, train_chunks = run.sources.start, run.parts["train"]
     free = fixed is not None and start.is_detector
     inputs = {**run.common, **run.recipe_section("train"), **run.labels}
     if start.path is not None:
@@ -48,15 +48,20 @@ def plan(run: FitRun, fixed: Collection[str] | None) -> None:
     def fitting(rates: Rates) -> Recipe:
         if not free:
             return run.recipe
-        held = run.parts["val"]
-        share = start.share(run.learnt, held, run.recipe.front_end)
+        val_chunks = run.parts["val"]
+        share = start.share(run.learnt, val_chunks, run.recipe.front_end)
         return adjust_recipe(
-            run.recipe, len(learn), held_boxes=held.n_boxes, start_share=share, fixed=fixed or (), rates=rates
+            run.recipe,
+            len(train_chunks),
+            held_boxes=val_chunks.n_boxes,
+            start_share=share,
+            fixed=fixed or (),
+            rates=rates,
         )
 
     def work() -> dict[str, Any]:
         run.say("plan: measuring a few steps")
-        rates = measure_rates(learn, run.recipe, run.machine, pretrain=start.path is None)
+        rates = measure_rates(train_chunks, run.recipe, run.machine, pretrain=start.path is None)
         rates = Rates(*broadcast_object_list(list(rates)))
         device = "this GPU" if run.machine.device.type == "cuda" else "this machine without a GPU"
         run.say(f"plan: {describe_estimate(fitting(rates), _count_chunks(run), rates, device=device)}")
@@ -111,20 +116,20 @@ def pretrain(run: FitRun) -> None:
     inputs = {**run.common, **run.recipe_section("pretrain"), **run.sound, **run.upstream("statistics")}
 
     def work() -> dict[str, Any]:
-        learn, held = run.all_chunks
+        train_chunks, val_chunks = run.all_chunks
         if not run.sources.unlabelled:
             run.say(
                 "pretrain: no --unlabelled sound, so the labelled recordings are all there is to learn from"
             )
         run.say(
-            f"pretrain: {counted(len(learn), 'chunk')} of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
-            f"{counted(run.recipe.pretrain.epochs, 'epoch')}"
+            f"pretrain: {counted(len(train_chunks), 'chunk')} of {run.recipe.front_end.chunk_s:g} s, "
+            f"{len(val_chunks):,} held out, {counted(run.recipe.pretrain.epochs, 'epoch')}"
         )
         about = about_pretraining(run.sources.folders, Start(), seed=run.seed)
         _keep_recipe(run, folder, about)
         job = TrainingRun(run.recipe, run.machine, folder, about, Start(), run.seed, run.normalisation)
         with run.bar("pretrain") as progress:
-            result = fit_encoder(learn, held, job, progress=progress)
+            result = fit_encoder(train_chunks, val_chunks, job, progress=progress)
         if run.machine.is_main:
             picture = folder / "reconstruction.png"
             draw_reconstructions(folder / "best", run.sources.labelled.root, picture, seed=run.seed)
@@ -186,7 +191,7 @@ def train(run: FitRun) -> None:
             f"{counted(run.recipe.train.epochs, 'epoch')}"
         )
         start = given if given.path is not None else Start.find(run.out / "pretrain" / "best")
-        learn, held = run.parts["train"], run.parts["val"]
+        train_chunks, val_chunks = run.parts["train"], run.parts["val"]
         about = about_detector(run.sources.labelled, start, seed=run.seed)
         _keep_recipe(run, folder, about)
         job = DetectorRun(
@@ -201,7 +206,7 @@ def train(run: FitRun) -> None:
             threshold=run.given_threshold,
         )
         with run.bar("train") as progress:
-            result = fit_detector(learn, held, job, progress=progress)
+            result = fit_detector(train_chunks, val_chunks, job, progress=progress)
         if job.plan.start_share:
             run.say(
                 f"train: {run.learnt.size} are few, so the trained weights are averaged with the starting model's"

@@ -245,7 +245,7 @@ def _learn(job: _AdaptationRun, sources: ChunkSources, labels: PseudoLabels, row
     start = job.start
     assert start.card is not None
     own = select_chunks(sources, rows)
-    learn = with_labels(
+    train_chunks = with_labels(
         own, job.recipe.front_end, PseudoLabels(*([part[row] for row in rows] for part in labels))
     )
     nothing = without_labels(_sample_evenly(own, _MEASURED), job.recipe.front_end)
@@ -260,7 +260,7 @@ def _learn(job: _AdaptationRun, sources: ChunkSources, labels: PseudoLabels, row
         threshold=start.card.thresholds["score"],
     )
     with job.reporter.bar("learn") as progress:
-        fit_detector(learn, nothing, run, progress=progress)
+        fit_detector(train_chunks, nothing, run, progress=progress)
 
 
 def _rescale(job: _AdaptationRun, sources: ChunkSources) -> None:

@@ -28,7 +28,7 @@ def average_rounds(
     number: int,
     trained: Path,
     before: Path | None,
-    held: Chunks,
+    val_chunks: Chunks,
     plan: TrainRecipe,
     machine: Machine,
     seed: int,
@@ -40,7 +40,7 @@ def average_rounds(
         number: how many rounds there were.
         trained: model folder after the last of them.
         before: model folder with the mean of those before it; none after the first.
-        held: labelled chunks that do not overlap, for threshold and calibration.
+        val_chunks: labelled chunks that do not overlap, for threshold and calibration.
         plan: of the stage that trained.
         machine: device and precision.
         seed: of the calibration.
@@ -58,7 +58,7 @@ def average_rounds(
     others = last if before is None else load_checkpoint(before).model
     model = average_weights(last, others.state_dict(), (number - 1) / number)
     loaded = LoadedModel(model, card, device=machine.device, precision=machine.precision)
-    metrics = chunk_metrics(detect_by_plan(loaded, held, plan, machine, nms_iou=plan.nms_iou))
+    metrics = chunk_metrics(detect_by_plan(loaded, val_chunks, plan, machine, nms_iou=plan.nms_iou))
     if machine.is_main:
         own = {
             "thresholds": {"score": metrics["threshold"], "nms_iou": plan.nms_iou},
@@ -69,7 +69,12 @@ def average_rounds(
         save_checkpoint(out / "best", loaded.model, card.model_copy(update=own))
         batch_size = machine.eval_batch(plan.batch_size)
         calibrate_checkpoint(
-            out / "best", held, machine, batch_size=batch_size, min_score=plan.score_threshold, seed=seed
+            out / "best",
+            val_chunks,
+            machine,
+            batch_size=batch_size,
+            min_score=plan.score_threshold,
+            seed=seed,
         )
         write_json(path, metrics)
     machine.accelerator.wait_for_everyone()  # the next round reads what is written here

@@ -37,7 +37,7 @@ def load_labeller(model: Path, teachers: Sequence[Path], recipe: Recipe, machine
 def labeller_threshold(
     model: Path,
     teachers: Sequence[Path],
-    held: Chunks,
+    val_chunks: Chunks,
     recipe: Recipe,
     machine: Machine,
     *,
@@ -48,7 +48,7 @@ def labeller_threshold(
     Args:
         model: of the round before.
         teachers: other detectors.
-        held: validation chunks.
+        val_chunks: validation chunks.
         recipe: of self-training.
         machine: device and precision.
         cache: file with what they reach on validation, for a resumed run.
@@ -60,7 +60,9 @@ def labeller_threshold(
         return metrics["threshold"]
     plan = recipe.selftrain.stage1
     together = load_labeller(model, teachers, recipe, machine)
-    metrics = chunk_metrics(detect_by_plan(together, held, plan, machine, nms_iou=recipe.selftrain.nms_iou))
+    metrics = chunk_metrics(
+        detect_by_plan(together, val_chunks, plan, machine, nms_iou=recipe.selftrain.nms_iou)
+    )
     if machine.is_main:
         write_json(cache, metrics)
     return metrics["threshold"]

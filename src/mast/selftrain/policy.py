@@ -35,15 +35,15 @@ class Trust(NamedTuple):
     precision: float  # π_q
 
 
-def measure_trust(held: PartTables) -> Trust | None:
+def measure_trust(validation: PartTables) -> Trust | None:
     """Learn from validation what the scores of a detector are worth; None where it found nothing there.
 
     Args:
-        held: validation chunks, with every box at or above q.
+        validation: validation chunks, with every box at or above q.
     """
-    if held.found.empty:
+    if validation.found.empty:
         return None
-    outcome = held.match()
+    outcome = validation.match()
     return Trust(calibrate(outcome, "platt"), float(outcome.hit.mean()))
 
 

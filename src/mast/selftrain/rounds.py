@@ -80,8 +80,8 @@ class RoundsRun(TrainingRun):
 class _Setting(RoundsRun):
     """What all rounds share."""
 
-    learn: Chunks
-    held: Chunks
+    train_chunks: Chunks
+    val_chunks: Chunks
     watched: Mapping[str, Chunks]  # measured for the report, used for nothing
     pool: _UnlabelledPool
     progress: Progress | None
@@ -213,7 +213,7 @@ def fit_rounds(
     measured = [chunks for name, chunks in {**parts, **(watch or {})}.items() if name != "train"]
     setting = _setting(parts, leave_out_measured(sources, measured, say), run, watch or {}, progress)
     if machine.is_main and not (out / "expert.parquet").exists():
-        save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
+        save_events(_events_in(dataset, setting.train_chunks), out / "expert.parquet")
     rows = [_initial_row(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
     trained = current = kept = start
@@ -258,8 +258,8 @@ def _setting(
         run.start,
         run.seed,
         teachers=run.teachers,
-        learn=once(parts["train"]),
-        held=once(parts["val"]),
+        train_chunks=once(parts["train"]),
+        val_chunks=once(parts["val"]),
         watched={name: once(chunks) for name, chunks in {**others, **watch}.items()},
         pool=_UnlabelledPool(sources, recipe, run.seed, once),
         progress=progress,
@@ -275,11 +275,11 @@ def _without_unfreezing(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"selftrain": plan.model_copy(update=stages)})
 
 
-def _with_validity(recipe: Recipe, learn: Chunks) -> Recipe:
+def _with_validity(recipe: Recipe, train_chunks: Chunks) -> Recipe:
     """The recipe with what a pseudo-box may be in numbers, the expert's boxes deciding what it leaves open."""
     plan = recipe.selftrain
-    frames, bins = smallest_box(learn.boxes)
-    in_a_row = max_row_length(learn.boxes) if plan.most_in_a_row is None else plan.most_in_a_row
+    frames, bins = smallest_box(train_chunks.boxes)
+    in_a_row = max_row_length(train_chunks.boxes) if plan.most_in_a_row is None else plan.most_in_a_row
     chosen = {
         "min_frames": frames if plan.min_frames is None else plan.min_frames,
         "min_bins": bins if plan.min_bins is None else plan.min_bins,
@@ -305,7 +305,7 @@ def _initial_row(setting: _Setting, init: Path) -> dict[str, Any]:
     else:
         loaded = load_detector(init, setting.recipe, setting.machine)
         metrics = chunk_metrics(
-            detect_by_plan(loaded, setting.held, plan, setting.machine, nms_iou=plan.nms_iou)
+            detect_by_plan(loaded, setting.val_chunks, plan, setting.machine, nms_iou=plan.nms_iou)
         )
         if setting.machine.is_main:
             write_json(path, metrics)
@@ -370,7 +370,7 @@ def _run_round(
     """
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
     own = labeller_threshold(
-        latest, setting.teachers, setting.held, setting.recipe, setting.machine, cache=folder / TOGETHER
+        latest, setting.teachers, setting.val_chunks, setting.recipe, setting.machine, cache=folder / TOGETHER
     )
     q = own if plan.threshold == "validation" else plan.threshold
     sources, unlabelled = setting.pool.sample_for_round(number)
@@ -398,9 +398,11 @@ def _run_round(
     if plan.curriculum in ("full", "stage1"):
         stages.append(("stage1", pseudo, plan.stage1))
     if plan.curriculum == "union":
-        stages.append(("union", _combine_chunks(setting.learn, pseudo, plan.expert_share), plan.stage1))
+        stages.append(
+            ("union", _combine_chunks(setting.train_chunks, pseudo, plan.expert_share), plan.stage1)
+        )
     if plan.curriculum in ("full", "stage2"):
-        stages.append(("stage2", setting.learn, plan.stage2))
+        stages.append(("stage2", setting.train_chunks, plan.stage2))
     for name, chunks, stage in stages:
         about = {**setting.about, "kind": "detector", "round": number, "stage": name, "init": str(current)}
         run = DetectorRun(
@@ -412,7 +414,7 @@ def _run_round(
             seed=setting.seed + number,
             plan=stage,
         )
-        result = fit_detector(chunks, setting.held, run, progress=setting.progress)
+        result = fit_detector(chunks, setting.val_chunks, run, progress=setting.progress)
         current = folder / name / "best"
         watched = _measure_watched(setting, current, stage, folder / name)
         rows.append({"round": number, "stage": name, **found, **result.best, **watched})
@@ -430,7 +432,7 @@ def _average_so_far(
         number=number,
         trained=trained,
         before=before if number > 1 else None,
-        held=setting.held,
+        val_chunks=setting.val_chunks,
         plan=plan,
         machine=setting.machine,
         seed=setting.seed,
@@ -468,7 +470,9 @@ def _pseudo_labels(
     if plan.adaptive == "recording":
         stage = plan.stage1
         trust = measure_trust(
-            detect_by_plan(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
+            detect_by_plan(
+                loaded, setting.val_chunks, stage, machine, score_threshold=q, nms_iou=stage.nms_iou
+            )
         )
         if trust is not None:
             events = keep_trusted(events, trust, plan, max_threshold=max_threshold)

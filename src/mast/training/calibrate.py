@@ -25,7 +25,7 @@ _MEASURED = 32  # chunks by which ranges are measured, our choice
 
 def calibrate_checkpoint(
     folder: Path,
-    held: Chunks,
+    val_chunks: Chunks,
     machine: Machine,
     *,
     batch_size: int = 8,
@@ -42,7 +42,7 @@ def calibrate_checkpoint(
 
     Args:
         folder: a detector's model folder, or its run.
-        held: labelled chunks that do not overlap and that the detector was not trained on.
+        val_chunks: labelled chunks that do not overlap and that the detector was not trained on.
         machine: device, precision and decoding processes.
         batch_size: chunks at a time.
         min_score: predictions scored lower are not looked at.
@@ -51,15 +51,15 @@ def calibrate_checkpoint(
         kept: to be written instead of a fit: that of the detector which training started from.
     """
     model = machine.load(folder)
-    ranges = model.card.ranges or ranges_of(model, held)
+    ranges = model.card.ranges or ranges_of(model, val_chunks)
     if kept is not None:
         update_card(model.folder, model.card.model_copy(update={"calibration": kept, "ranges": ranges}))
         return kept
     measured = detect_chunks(
-        model, held, batch_size=batch_size, workers=machine.workers, score_threshold=min_score
+        model, val_chunks, batch_size=batch_size, workers=machine.workers, score_threshold=min_score
     )
-    named = data or ", ".join(sorted({Path(str(root)).name for root in held.table["root"]}))
-    places = dict(zip(held.table["recording"], held.table["site"].astype(str), strict=True))
+    named = data or ", ".join(sorted({Path(str(root)).name for root in val_chunks.table["root"]}))
+    places = dict(zip(val_chunks.table["recording"], val_chunks.table["site"].astype(str), strict=True))
     found = store_calibration(measured.match(), min_score=min_score, data=named, places=places, seed=seed)
     update_card(model.folder, model.card.model_copy(update={"calibration": found, "ranges": ranges}))
     return found

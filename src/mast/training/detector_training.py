@@ -146,8 +146,8 @@ class DetectorRun(TrainingRun):
 
 
 def fit_detector(
-    learn: Chunks,
-    held: Chunks,
+    train_chunks: Chunks,
+    val_chunks: Chunks,
     run: DetectorRun,
     *,
     progress: Progress | None = None,
@@ -156,8 +156,8 @@ def fit_detector(
     """Train on some chunks, validate on others; expert labels and pseudo-labels alike.
 
     Args:
-        learn: chunks with boxes and weights.
-        held: labelled chunks that do not overlap, for the threshold, the choice of the best epoch and calibration.
+        train_chunks: chunks with boxes and weights.
+        val_chunks: labelled chunks that do not overlap, for the threshold, the best epoch and calibration.
         run: everything else.
         progress: as in :func:`train_detector`.
         stop_after: as in :func:`train_detector`.
@@ -166,19 +166,20 @@ def fit_detector(
     torch.manual_seed(seed)
     model = build_detector(run.recipe.detector_for(plan))
     note = run.start.load_into(model, run.recipe)
-    learnt = sound_learnt(learn, run.start.card)
-    learn, held = (
-        decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
+    learnt = sound_learnt(train_chunks, run.start.card)
+    train_chunks, val_chunks = (
+        decode_once(c, machine.device, workers=machine.workers, progress=progress)
+        for c in (train_chunks, val_chunks)
     )
-    pipeline = _pipeline(run, learn, progress)
+    pipeline = _pipeline(run, train_chunks, progress)
     before = clone_weights(model) if plan.start_share else {}
-    fitting = _DetectorInTraining(run, pipeline, held, Origin(len(learn), note, learnt), before)
+    fitting = _DetectorInTraining(run, pipeline, val_chunks, Origin(len(train_chunks), note, learnt), before)
     multipliers, set_trainable_in = _trainable(model, plan, pretrained=run.start.path is not None)
     machine.compile(model)
     job = Job(
         objective=DetectorObjective(model, pipeline, seed=seed, rank=machine.accelerator.process_index),
         model=model,
-        batches=shuffled_batches(learn, plan.batch_size, machine, seed=seed),
+        batches=shuffled_batches(train_chunks, plan.batch_size, machine, seed=seed),
         optimisation=plan,
         groups=lambda: parameter_groups(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers=multipliers
@@ -187,7 +188,7 @@ def fit_detector(
         validate=fitting.validate,
         save=fitting.save,
         best_metric="f1",
-        describe=batch_names(learn, plan.batch_size, seed),
+        describe=batch_names(train_chunks, plan.batch_size, seed),
     )
     result = train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
     if stop_after is None:  # the last epoch is done, now or in a run that was killed before it came to this
@@ -200,21 +201,21 @@ def build_detector(config: DetectorConfig | BaselineConfig) -> BoxDetector:
     return MastDetector(config) if isinstance(config, DetectorConfig) else build_baseline(config)
 
 
-def _pipeline(run: DetectorRun, learn: Chunks, progress: Progress | None) -> FrontEndPipeline:
+def _pipeline(run: DetectorRun, train_chunks: Chunks, progress: Progress | None) -> FrontEndPipeline:
     """Spectrograms as this run's detector sees them, with its augmentations."""
     recipe, machine = run.recipe, run.machine
     normalisation = run.start.normalisation or run.normalisation
     if normalisation is None:
         normalisation = cached_normalisation(
-            [learn], recipe, machine, run.out, seed=run.seed, progress=progress
+            [train_chunks], recipe, machine, run.out, seed=run.seed, progress=progress
         )
     if progress:
         progress(0, 0, "reading chunks without boxes as backgrounds")
-    noise = _noise_bank(learn, run)
+    noise = _noise_bank(train_chunks, run)
     return FrontEndPipeline(
         recipe.front_end,
         normalisation,
-        augmentation=_with_song_gap(run.plan.augmentation, learn),
+        augmentation=_with_song_gap(run.plan.augmentation, train_chunks),
         noise=noise.to(machine.device) if noise else None,
     )
 
@@ -225,7 +226,7 @@ class _DetectorInTraining:
 
     run: DetectorRun
     pipeline: FrontEndPipeline
-    held: Chunks
+    val_chunks: Chunks
     origin: Origin
     before: dict[str, Tensor]  # weights of the start, where they are kept in part
 
@@ -235,7 +236,7 @@ class _DetectorInTraining:
         model = LoadedModel(
             self._final_model(trained), self._card, device=machine.device, precision=machine.precision
         )
-        return chunk_metrics(detect_by_plan(model, self.held, plan, machine, nms_iou=plan.nms_iou))
+        return chunk_metrics(detect_by_plan(model, self.val_chunks, plan, machine, nms_iou=plan.nms_iou))
 
     @property
     def _card(self) -> ModelCard:
@@ -267,12 +268,12 @@ class _DetectorInTraining:
         if run.machine.is_main and not load_card(best).calibration:
             calibrate_checkpoint(
                 best,
-                self.held,
+                self.val_chunks,
                 run.machine,
                 batch_size=run.machine.eval_batch(run.plan.batch_size),
                 min_score=run.plan.score_threshold,
                 seed=run.seed,
-                kept=None if run.threshold is None else run.start.calibration(self.held),
+                kept=None if run.threshold is None else run.start.calibration(self.val_chunks),
             )
         run.machine.accelerator.wait_for_everyone()  # the next stage of self-training reads what is written here
 

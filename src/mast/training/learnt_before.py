@@ -53,12 +53,12 @@ def labelled_sound(parts: Iterable[Chunks]) -> Spans:
     )
 
 
-def sound_learnt(learn: Chunks, start: ModelCard | None) -> Spans:
+def sound_learnt(train_chunks: Chunks, start: ModelCard | None) -> Spans:
     """What a detector will have learnt from: the labelled ones of these chunks, and all that its start has.
 
     Pseudo-labels do not count: what is measured is left out of them (:mod:`mast.selftrain.unlabelled`).
     """
-    known = labelled_sound([learn])
+    known = labelled_sound([train_chunks])
     return _merge([known] if start is None else [known, _spans_in_card(start)])
 
 
@@ -91,8 +91,8 @@ def avoid_leakage(
     if not learnt or (split is not None and split.by == "chunk"):  # that split is leaky anyway
         return dataset
     parts = labelled_chunks(dataset, front_end, split=split, seed=seed)
-    held = [parts[name].table for name in _HELD_BACK if name in parts]
-    leaking = sorted({name for table in held for name in _leaking_recordings(table, learnt)})
+    held_out_tables = [parts[name].table for name in _HELD_BACK if name in parts]
+    leaking = sorted({name for table in held_out_tables for name in _leaking_recordings(table, learnt)})
     if not leaking:
         return dataset
     names = [str(folder) for folder, spans in known.items() if spans]

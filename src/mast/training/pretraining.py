@@ -147,11 +147,13 @@ def pretrain(
     about = about_pretraining(data, start, seed=seed)
     plan, front_end = recipe.pretrain, recipe.front_end
     sources = unlabelled_chunks(data, front_end)
-    learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, max_chunks=plan.max_chunks)
+    train_chunks, val_chunks = hold_out(
+        sources, front_end, share=plan.held_out, seed=seed, max_chunks=plan.max_chunks
+    )
     if machine.is_main:
         check_and_save_recipe(recipe, out, about=about)
     run = TrainingRun(recipe, machine, out, about, start, seed)
-    return fit_encoder(learn, held, run, progress=progress, stop_after=stop_after)
+    return fit_encoder(train_chunks, val_chunks, run, progress=progress, stop_after=stop_after)
 
 
 def about_pretraining(data: Sequence[Path], start: Start, *, seed: int) -> dict[str, Any]:
@@ -160,8 +162,8 @@ def about_pretraining(data: Sequence[Path], start: Start, *, seed: int) -> dict[
 
 
 def fit_encoder(
-    learn: Chunks,
-    held: Chunks,
+    train_chunks: Chunks,
+    val_chunks: Chunks,
     run: TrainingRun,
     *,
     progress: Progress | None = None,
@@ -170,31 +172,32 @@ def fit_encoder(
     """Pretrain on some chunks, measure reconstruction on others.
 
     Args:
-        learn: chunks to learn from.
-        held: chunks that are only measured.
+        train_chunks: chunks to learn from.
+        val_chunks: chunks that are only measured.
         run: everything else.
         progress: as in :func:`pretrain`.
         stop_after: as in :func:`pretrain`.
     """
     recipe, machine, seed, plan = run.recipe, run.machine, run.seed, run.recipe.pretrain
-    learn, held = (
-        decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
+    train_chunks, val_chunks = (
+        decode_once(c, machine.device, workers=machine.workers, progress=progress)
+        for c in (train_chunks, val_chunks)
     )
     normalisation = run.normalisation or cached_normalisation(
-        [learn, held], recipe, machine, run.out, seed=seed, progress=progress
+        [train_chunks, val_chunks], recipe, machine, run.out, seed=seed, progress=progress
     )
     torch.manual_seed(seed)
     model = MaskedAutoencoder(recipe.autoencoder)
     note = run.start.load_into_autoencoder(model)
     pipeline = FrontEndPipeline(recipe.front_end, normalisation)
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
-    fitting = _EncoderInTraining(run, pipeline, held, Origin(len(learn), note))
+    fitting = _EncoderInTraining(run, pipeline, val_chunks, Origin(len(train_chunks), note))
     machine.compile(model, graphs=True)
     objective = PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world)
     job = Job(
         objective=objective,
         model=model,
-        batches=shuffled_batches(learn, plan.batch_size, machine, seed=seed),
+        batches=shuffled_batches(train_chunks, plan.batch_size, machine, seed=seed),
         optimisation=plan,
         groups=lambda: parameter_groups(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers={"": 1.0}
@@ -203,7 +206,7 @@ def fit_encoder(
         validate=fitting.validate,
         save=fitting.save,
         best_metric="negative_error",
-        describe=batch_names(learn, plan.batch_size, seed),
+        describe=batch_names(train_chunks, plan.batch_size, seed),
         follow=objective.follow if plan.latent_weight else None,
     )
     return train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
@@ -215,7 +218,7 @@ class _EncoderInTraining:
 
     run: TrainingRun
     pipeline: FrontEndPipeline
-    held: Chunks
+    val_chunks: Chunks
     origin: Origin
 
     def validate(self, trained: nn.Module) -> dict[str, float]:
@@ -225,7 +228,7 @@ class _EncoderInTraining:
         with machine.accelerator.autocast():
             found = measure_reconstruction(
                 trained,
-                self.held,
+                self.val_chunks,
                 self.pipeline,
                 batch_size=machine.eval_batch(batch_size),
                 seed=self.run.seed,

@@ -112,7 +112,7 @@ class Start:
         factor = plan.start_lr_multiplier
         return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
 
-    def share(self, learnt: TrainingEvidence, held: Chunks, front_end: FrontEnd) -> float:
+    def share(self, learnt: TrainingEvidence, val_chunks: Chunks, front_end: FrontEnd) -> float:
         """How much of the detector's weights is kept in what is trained from it: half, where boxes are few.
 
         From ten boxes of fish or birds the mean was never worse than the detector it started from, while training alone
@@ -121,28 +121,28 @@ class Start:
 
         Args:
             learnt: what is trained on.
-            held: to validate on.
+            val_chunks: to validate on.
             front_end: as it is heard.
         """
-        if self.threshold(held) is None or learnt.is_plenty:
+        if self.threshold(val_chunks) is None or learnt.is_plenty:
             return 0.0
         assert self.card is not None
         habit = self.card.at_band(front_end.high_hz).habit
         return HALF if habit is None or habit.changes_nothing else 0.0
 
-    def threshold(self, held: Chunks) -> float | None:
+    def threshold(self, val_chunks: Chunks) -> float | None:
         """The detector's threshold, where validation has too few boxes to choose another.
 
         Eleven boxes of fish chose one at which F1 fell from 0.72 to 0.37, while the ranking of boxes had improved.
         """
-        if self.card is None or not self.is_detector or held.n_boxes >= FEW_BOXES:
+        if self.card is None or not self.is_detector or val_chunks.n_boxes >= FEW_BOXES:
             return None
         return self.card.thresholds.get("score")
 
-    def calibration(self, held: Chunks) -> StoredCalibration | None:
+    def calibration(self, val_chunks: Chunks) -> StoredCalibration | None:
         """What the detector's scores mean, where validation has too few boxes to measure it again."""
         stored = self.card.calibration if self.card is not None else None
-        if stored is None or self.threshold(held) is None:
+        if stored is None or self.threshold(val_chunks) is None:
             return None
         return before_training(stored)
 

@@ -17,19 +17,24 @@ from mast.training.start import Start
 
 
 def validation_tally(
-    folder: Path, held: Chunks, plan: TrainRecipe, machine: Machine, *, front_end: FrontEnd | None = None
+    folder: Path,
+    val_chunks: Chunks,
+    plan: TrainRecipe,
+    machine: Machine,
+    *,
+    front_end: FrontEnd | None = None,
 ) -> Tally:
     """What a detector gets right on validation chunks, at the threshold that it carries: what its user would get.
 
     Args:
         folder: a detector's model folder.
-        held: labelled chunks that do not overlap.
+        val_chunks: labelled chunks that do not overlap.
         plan: lowest score, batch size.
         machine: where.
         front_end: of the chunks, where it is not the model's own but that one played at another speed.
     """
     model = machine.load(folder, band_hz=None if front_end is None else front_end.high_hz)
-    measured = detect_by_plan(model, held, plan, machine)
+    measured = detect_by_plan(model, val_chunks, plan, machine)
     return tally_of(replace(measured, threshold=model.card.thresholds["score"]))
 
 
@@ -56,10 +61,10 @@ def compare_with_start(
     assert start.path is not None
     recipe = start.adapt_recipe(recipe)
     machine, parts = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)
-    held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
+    val_chunks, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
     learnt = learnt._replace(averaged=start.gentle_plan(recipe).start_share > 0)
-    as_is = validation_tally(start.path, held, recipe.train, machine, front_end=recipe.front_end)
-    trained = validation_tally(best, held, recipe.train, machine)
+    as_is = validation_tally(start.path, val_chunks, recipe.train, machine, front_end=recipe.front_end)
+    trained = validation_tally(best, val_chunks, recipe.train, machine)
     return StartComparison(as_is, trained, judge_training(trained, as_is, learnt))
 
 
