@@ -247,7 +247,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     are given in its chunks.
     """
     from mast.audio import metadata, probe, stream
-    from mast.device import send
+    from mast.device import to_device
     from mast.inference import Source
     from mast.inference.pieces import End, Piece
     from mast.inference.results import ResultsFolder
@@ -270,7 +270,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     record("read_ahead", lambda: list(detector._reader([source] * n_recordings)), n_recordings * len(windows))
     with search_mode(detector):
         record("stack", lambda: stack_windows(windows, batch), batch)
-        record("transfer", lambda: send(sound, searched.device), batch)
+        record("transfer", lambda: to_device(sound, searched.device), batch)
         there = sound.to(searched.device)
         record("features", lambda: searched.loaded_model.spectrograms(there), batch)
         spectrograms = searched.loaded_model.spectrograms(there)

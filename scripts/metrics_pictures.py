@@ -28,7 +28,7 @@ from mast.evaluation.metrics import precision_recall
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.events import match_boxes, pairwise_iou
-from mast.files import whole_file
+from mast.files import atomic_file
 from mast.grid import FrontEnd
 from mast.reports.spectrogram import compute_spectrogram, frequency_ticks
 
@@ -61,7 +61,7 @@ def main() -> None:
             "space": space_picture(),
         }
     for name, figure in pictures.items():
-        with whole_file(out / f"metrics_{name}.png") as part:
+        with atomic_file(out / f"metrics_{name}.png") as part:
             figure.savefig(part, format="png")
 
 

@@ -28,7 +28,7 @@ import mast
 from mast.annotations import read_annotations
 from mast.audio import AUDIO_SUFFIXES
 from mast.data.simulate.dataset import Simulation, simulate_dataset
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.grid import BANDS_HZ, FrontEnd
 from mast.models.masking import uniform_mask
 from mast.reports.spectrogram import (
@@ -117,7 +117,7 @@ def main() -> None:
     if options.data is None:
         sys.exit("readme_picture: say where the recordings are with --data, or set MAST_SHARED_DATA")
     for name, png in pictures(Path(options.data), options.only):
-        write_whole(IMAGES / f"{name}.png", png)
+        write_atomic(IMAGES / f"{name}.png", png)
         print(f"{name}.png: {len(png) / 1000:.0f} kB")
 
 

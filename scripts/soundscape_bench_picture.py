@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mast.data import Dataset, load_dataset
-from mast.files import whole_file
+from mast.files import atomic_file
 from mast.reports.spectrogram import TRUTH_COLOUR, boxes_in_view, compute_spectrogram, frequency_ticks
 
 CHUNK_S = 10.24
@@ -37,7 +37,7 @@ def main() -> None:
     made = json.loads((options.bench / "benchmark.json").read_text(encoding="utf-8"))["found"]
     dataset = load_dataset(options.bench / "labelled")
     figure = draw(dataset, home=made["home"], never_heard=made["never_heard"])
-    with whole_file(options.out) as part:
+    with atomic_file(options.out) as part:
         figure.savefig(part, format="webp", pil_kwargs={"quality": 60})
 
 

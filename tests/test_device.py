@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from mast.device import find_device, send
+from mast.device import find_device, to_device
 from mast.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def test_compiled_code_sends_without_pinning() -> None:
     graphs: list[fx.GraphModule] = []
 
     def sent(values: Tensor) -> Tensor:
-        return values.to("cuda") * send(torch.tensor([1.0, 2.0]), "cuda")
+        return values.to("cuda") * to_device(torch.tensor([1.0, 2.0]), "cuda")
 
     def keep(graph: fx.GraphModule, inputs: list[Tensor]) -> None:
         graphs.append(graph)
@@ -31,7 +31,7 @@ def test_compiled_code_sends_without_pinning() -> None:
 
 def test_sent_values_are_the_same() -> None:
     values = torch.arange(5.0)
-    assert torch.equal(send(values, "cpu"), values)
+    assert torch.equal(to_device(values, "cpu"), values)
 
 
 def test_devices_that_are_not_there_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,48 +11,48 @@ import pytest
 
 from mast.errors import ConfigError
 from mast.files import (
+    atomic_file,
+    atomic_folder,
     check_writable,
     remove_orphans,
-    remove_parts,
+    remove_partial_files,
     replace_folder,
     sole_writer,
-    whole_file,
-    whole_folder,
-    write_whole,
+    write_atomic,
 )
 
 
 def test_the_new_content_replaces_the_old_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "a.json"
     for content in (b"old", b"", b"new"):
-        write_whole(path, content)
+        write_atomic(path, content)
         assert path.read_bytes() == content
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
-    write_whole(path, b"old")
+    write_atomic(path, b"old")
 
     def full(descriptor: int) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="no space left"):
-        write_whole(path, b"new")
+        write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_that_somebody_else_writes(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(b"new")
         assert not path.exists()
     assert path.read_bytes() == b"new"
 
     def half() -> None:
-        with whole_file(path) as part:
+        with atomic_file(path) as part:
             part.write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -65,17 +65,17 @@ def test_a_file_that_somebody_else_writes(tmp_path: Path) -> None:
 def test_only_the_parts_of_that_file_are_removed(tmp_path: Path) -> None:
     for name in (".a.json.12.part", ".a.json.345.part", ".b.json.12.part", "a.json"):
         (tmp_path / name).touch()
-    remove_parts(tmp_path / "a.json")
+    remove_partial_files(tmp_path / "a.json")
     assert sorted(p.name for p in tmp_path.iterdir()) == [".b.json.12.part", "a.json"]
-    remove_parts(tmp_path / "nowhere" / "a.json")
+    remove_partial_files(tmp_path / "nowhere" / "a.json")
 
 
 def test_a_new_file_has_ordinary_permissions_whoever_writes_it(tmp_path: Path) -> None:
     (tmp_path / "ordinary").touch()
     (tmp_path / "private").touch(mode=0o600)
-    with whole_file(tmp_path / "a") as part:
+    with atomic_file(tmp_path / "a") as part:
         (tmp_path / "private").replace(part)  # as safetensors does
-    write_whole(tmp_path / "b", b"")
+    write_atomic(tmp_path / "b", b"")
     modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
     assert modes["a"] == modes["b"] == modes["ordinary"]
 
@@ -110,7 +110,7 @@ def test_an_error_of_the_disk_names_the_file_that_was_to_be_written(tmp_path: Pa
     path = tmp_path / "a.json"
 
     def fails(error: Exception) -> OSError:
-        with pytest.raises(OSError, match=os.strerror(number)) as told, whole_file(path):
+        with pytest.raises(OSError, match=os.strerror(number)) as told, atomic_file(path):
             raise error
         return told.value
 
@@ -130,7 +130,7 @@ def test_where_a_library_only_says_that_it_failed_the_disk_is_asked(
 ) -> None:
     path = tmp_path / "a.wav"
     failed = RuntimeError("Unspecified internal error.")
-    with pytest.raises(RuntimeError) as told, whole_file(path):
+    with pytest.raises(RuntimeError) as told, atomic_file(path):
         raise failed
     assert told.value is failed  # there is space: the library's own fault
 
@@ -138,7 +138,7 @@ def test_where_a_library_only_says_that_it_failed_the_disk_is_asked(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as full, whole_file(path):
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as full, atomic_file(path):
         raise failed
     assert full.value.filename == str(path)
     assert full.value.__cause__ is not None
@@ -146,10 +146,10 @@ def test_where_a_library_only_says_that_it_failed_the_disk_is_asked(
 
 def test_names_of_any_length_have_short_and_different_names_beside_them(tmp_path: Path) -> None:
     for name in ("é" * 120 + ".a", "é" * 120 + ".b", "🦜" * 60, "x" * 255):
-        write_whole(tmp_path / name, name.encode())
-        with whole_file(tmp_path / name) as part:
+        write_atomic(tmp_path / name, name.encode())
+        with atomic_file(tmp_path / name) as part:
             part.write_bytes(b"beside")
-            remove_parts(tmp_path / f"{name[:100]}z")
+            remove_partial_files(tmp_path / f"{name[:100]}z")
             assert part.exists()
         assert (tmp_path / name).read_bytes() == b"beside"
 
@@ -157,10 +157,10 @@ def test_names_of_any_length_have_short_and_different_names_beside_them(tmp_path
 def test_a_folder_takes_the_place_of_another_or_leaves_it(tmp_path: Path) -> None:
     place = tmp_path / "out"
     for content in ("old", "new"):
-        with whole_folder(place) as part:
+        with atomic_folder(place) as part:
             (part / "a.txt").write_text(content)
         assert (place / "a.txt").read_text() == content
-    with pytest.raises(ZeroDivisionError), whole_folder(place) as part:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), atomic_folder(place) as part:  # noqa: PT012
         (part / "a.txt").write_text("half")
         raise ZeroDivisionError
     assert (place / "a.txt").read_text() == "new"
@@ -170,7 +170,7 @@ def test_a_folder_takes_the_place_of_another_or_leaves_it(tmp_path: Path) -> Non
 def test_many_may_replace_one_folder_at_once(tmp_path: Path) -> None:
     def write(number: int) -> None:
         for turn in range(20):
-            with whole_folder(tmp_path / "out") as part:
+            with atomic_folder(tmp_path / "out") as part:
                 for name in ("a", "b"):
                     (part / name).write_text(f"{number} {turn}")
 
@@ -221,8 +221,8 @@ def test_a_folder_of_which_nothing_came_is_not_left_behind(tmp_path: Path) -> No
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mast.files import whole_file, whole_folder
-with whole_folder(Path(sys.argv[1], "deep", "raven")) as folder, whole_file(Path(sys.argv[1], "a.json")) as part:
+from mast.files import atomic_file, atomic_folder
+with atomic_folder(Path(sys.argv[1], "deep", "raven")) as folder, atomic_file(Path(sys.argv[1], "a.json")) as part:
     part.write_text("half")
     (folder / "b.txt").touch()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -236,7 +236,7 @@ def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(tmp_pat
     assert len(left) == 2
     other = left[0].with_name(".a.json.1-00000000-12345678.part")  # of another machine
     other.touch()
-    with whole_file(tmp_path / "b.json") as mine:
+    with atomic_file(tmp_path / "b.json") as mine:
         mine.write_text("now")
         remove_orphans(tmp_path)
         assert sum(path.exists() for path in left) == 1  # one lies deeper

@@ -35,7 +35,7 @@ def gpu_of_worker(number: int) -> str | None:
     return f"cuda:{number % torch.cuda.device_count()}" if torch.cuda.is_available() else None
 
 
-def send(tensor: Tensor, device: torch.device | str) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     """A CPU tensor on ``device``; the CPU does not wait.
 
     A copy from ordinary memory may wait until the GPU has done all it was given, which in a training step is the whole

@@ -26,21 +26,21 @@ _LOCK = ".lock"
 _PROBE_BYTES = 1 << 20  # more than a disk that has just refused something takes
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes) -> None:
     """Write beside, make sure it is on disk, move into place: a kill leaves the old file or the new one."""
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """JSON that people can read, too; half characters of odd file names come back. See :func:`write_whole`."""
+    """JSON that people can read, too; half characters of odd file names come back. See :func:`write_atomic`."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    write_atomic(path, text.encode(errors="backslashreplace"))
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """:func:`write_whole` for what is written by somebody else: yields the path beside, to be written there.
+def atomic_file(path: Path) -> Iterator[Path]:
+    """:func:`write_atomic` for what is written by somebody else: yields the path beside, to be written there.
 
     Where the block raises, the old file stays and what was written beside is removed. Whoever writes, the file ends up
     with the permissions that any new file gets here; some libraries would make it readable by its owner alone.
@@ -72,7 +72,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Ask before hours of work what :func:`whole_file` would be told after them; nothing stays of it.
+    """Ask before hours of work what :func:`atomic_file` would be told after them; nothing stays of it.
 
     Raises:
         OSError: with the file's name, where no file can be written there.
@@ -87,7 +87,7 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder beside, to be filled, that then takes the place of what was there; one process or thread after another.
 
     Where the block raises, the old folder stays and the new one is removed.
@@ -123,7 +123,7 @@ def holds_files(path: Path) -> bool:
 def replace_folder(source: Path, target: Path) -> None:
     """Copy a folder over another; a kill leaves the old one, none, or the new one, never half of one."""
     remove_orphans(target.parent)
-    with whole_folder(target) as part:
+    with atomic_folder(target) as part:
         shutil.copytree(source, part, dirs_exist_ok=True)
 
 
@@ -211,7 +211,7 @@ def sole_writer(folder: Path, name: str = _LOCK) -> Iterator[None]:
                     shutil.rmtree(folder)
 
 
-def remove_parts(path: Path) -> None:
+def remove_partial_files(path: Path) -> None:
     """Remove what killed writes of a file left beside it; only where no other process may be writing it now."""
     prefix = _prefix(path)
     if path.parent.is_dir():

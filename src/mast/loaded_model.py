@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mast.device import find_device, send
+from mast.device import find_device, to_device
 from mast.errors import MastError
 from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
@@ -130,7 +130,7 @@ class LoadedModel:
 
     def spectrograms(self, sound: Tensor) -> Tensor:
         """(B, samples), anywhere → (B, 1, T, F) as the model sees it."""
-        return self.card.normalisation.apply(self._log_mel.chunk_features(send(sound, self.device)))
+        return self.card.normalisation.apply(self._log_mel.chunk_features(to_device(sound, self.device)))
 
     @torch.no_grad()
     def detect(

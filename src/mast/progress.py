@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from mast.files import is_locked, locked, machine_id, write_whole
+from mast.files import is_locked, locked, machine_id, write_atomic
 
 PROGRESS = ".progress.json"
 _LOCK = ".progress.lock"
@@ -135,7 +135,7 @@ class CommandReport:
             return
         self._written_s = time.monotonic()
         with suppress(OSError):  # a full disk stops the command itself, with a sentence
-            write_whole(self._folder / PROGRESS, json.dumps(asdict(self._now)).encode())
+            write_atomic(self._folder / PROGRESS, json.dumps(asdict(self._now)).encode())
 
 
 def announce(folder: Path, command: Sequence[str], working: Path) -> None:
@@ -145,7 +145,7 @@ def announce(folder: Path, command: Sequence[str], working: Path) -> None:
         OSError: nothing can be written there.
     """
     coming = CommandProgress(list(command), str(working), process=0, machine="", what=STARTING)
-    write_whole(folder / PROGRESS, json.dumps(asdict(coming)).encode())
+    write_atomic(folder / PROGRESS, json.dumps(asdict(coming)).encode())
 
 
 def read_progress(folder: Path) -> CommandProgress | None:

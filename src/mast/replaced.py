@@ -41,7 +41,7 @@ def replacing(
     *,
     form: str = "",
 ) -> Iterator[Path]:
-    """:func:`mast.files.whole_file` or ``whole_folder`` that keeps what was changed since it was last written so.
+    """:func:`mast.files.atomic_file` or ``atomic_folder`` that keeps what was changed since it was last written so.
 
     Args:
         whole: one of these two.

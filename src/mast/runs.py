@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError, MastError
-from mast.files import holds_files, remove_parts, write_json
+from mast.files import holds_files, remove_partial_files, write_json
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
@@ -277,7 +277,7 @@ class Ledger:
             elif before is not None:
                 self.say(f"{stage.name}: was stopped, resuming")
             for path in (self._path(stage.name), *stage.products):
-                remove_parts(path)  # of a write that was killed
+                remove_partial_files(path)  # of a write that was killed
         self.wait()
         resuming = before is not None and same and not before["done"]
         spent = float(before.get("seconds", 0.0)) if before is not None and resuming else 0.0

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from mast.files import whole_file
+from mast.files import atomic_file
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
     """A .parquet file, or else a CSV, whole or not at all."""
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         if path.suffix.lower() == ".parquet":
             table.to_parquet(part, index=False)
         else:

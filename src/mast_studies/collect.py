@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.wording import counted
 from mast_studies import embedding_tables
 from mast_studies.comparability import comparability_notes
@@ -58,7 +58,7 @@ class _OutputFiles:
 
     def write(self, suffix: str, content: bytes) -> None:
         path = self._path(suffix)
-        write_whole(path, content)
+        write_atomic(path, content)
 
     def write_tables(self, frame: pd.DataFrame, text: str) -> None:
         self.write(".csv", frame.to_csv(index=False, float_format="%.6g").encode())

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import FloatArray
-from mast.files import whole_file, write_whole
+from mast.files import atomic_file, write_atomic
 from mast_studies.figures import part_name
 from mast_studies.found import Trial
 from mast_studies.ranks import mean_in_draws
@@ -102,9 +102,9 @@ def folder_of(trial: Trial, system: str) -> Path:
 def save_embedded(folder: Path, tables: EmbeddedTables, about: Mapping[str, Any]) -> None:
     """Keep the tables, and last what they were made from."""
     for name, table in tables._asdict().items():
-        with whole_file(folder / f"{name}.parquet") as path:
+        with atomic_file(folder / f"{name}.parquet") as path:
             table.to_parquet(path, index=False)
-    write_whole(folder / "about.json", json.dumps(dict(about), indent=2).encode())
+    write_atomic(folder / "about.json", json.dumps(dict(about), indent=2).encode())
 
 
 def load_embedded(folder: Path) -> EmbeddedTables | None:

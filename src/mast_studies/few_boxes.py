@@ -32,7 +32,7 @@ from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset, load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
-from mast.files import whole_file, write_whole
+from mast.files import atomic_file, write_atomic
 from mast.models.architecture import DetectorConfig
 from mast.models.card import load_card
 from mast.models.find import find_model
@@ -230,7 +230,7 @@ class FewBoxesStudy:
         trained_s = time.perf_counter() - started
         detect_options = DetectOptions(device=self.options.device, band_hz=self.test.band_hz)
         found = search_twice(model, self.test.dataset, options=detect_options)
-        with whole_file(self.folder / f"{cell.name}.parquet") as part:
+        with atomic_file(self.folder / f"{cell.name}.parquet") as part:
             found.events.to_parquet(part, index=False)
         row = {
             "made_with": made_with,
@@ -241,7 +241,7 @@ class FewBoxesStudy:
             "seconds": round(trained_s, 1),
             "metrics": measure_thresholds(self.test, found),
         }
-        write_whole(path, json.dumps(row, indent=2).encode())  # last: a cell is there or not
+        write_atomic(path, json.dumps(row, indent=2).encode())  # last: a cell is there or not
         shutil.rmtree(run, ignore_errors=True)
         return row
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
-from mast.files import write_whole
+from mast.files import write_atomic
 
 _FACTS = ["site", "datetime", "duration_s", "sample_rate"]
 _BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label"]
@@ -78,4 +78,4 @@ def events_in_spans(events: pd.DataFrame, heard: pd.DataFrame) -> pd.DataFrame:
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
-    write_whole(path, table.to_csv(index=False).encode())
+    write_atomic(path, table.to_csv(index=False).encode())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.evaluation.part_tables import has_part, parts_in
-from mast.files import write_whole
+from mast.files import write_atomic
 
 FOUND = "found"
 NOT_TESTS = frozenset({"train", "val"})
@@ -65,7 +65,7 @@ def trials(work: Path) -> list[Trial]:
 
 def save_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Keep what else is known about the system; after all parts."""
-    write_whole(folder / "about.json", json.dumps(dict(about), indent=2).encode())
+    write_atomic(folder / "about.json", json.dumps(dict(about), indent=2).encode())
 
 
 def load_about(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.reports.html_page import Section, code, embedded_png, folded, heading, page, paragraph, table
 from mast_studies.collect import StudyOutput
 from mast_studies.paper import paper_metrics, paper_tables
@@ -30,7 +30,7 @@ def write_page(collected: Sequence[StudyOutput], out: Path) -> Path:
         lead += paragraph(f"Not run yet: {', '.join(absent)}.", soft=True)
     sections = [Section(one.study.title, one.study.name, _body(one)) for one in shown]
     path = out / PAGE
-    write_whole(path, page("The paper's tables and figures", lead, sections).encode())
+    write_atomic(path, page("The paper's tables and figures", lead, sections).encode())
     return path
 
 

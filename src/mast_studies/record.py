@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.version import commit
 
 _ROOT = Path(__file__).resolve().parents[2]  # of the repository, where the package is used from one
@@ -66,7 +66,7 @@ def write_result(
         "versions": {"python": platform.python_version(), **_package_versions()},
         "figures": dict(figures),
     }
-    write_whole(Path(path), (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomic(Path(path), (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def describe_commits(commits: Iterable[str]) -> str:

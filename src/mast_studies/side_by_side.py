@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mast.files import whole_file
+from mast.files import atomic_file
 from mast_studies.found import Trial
 from mast_studies.script import run_script
 
@@ -294,7 +294,7 @@ def _keep_output(job: QueuedCommand, keep: Path | None) -> None:
         return
     parts = job.output.parts
     inside = "/".join(parts[parts.index(job.name.partition("/")[0]) :])  # from the dataset's folder on
-    with whole_file(keep / f"{job.name.replace('/', '_')}.tar") as path, tarfile.open(path, "w") as archive:
+    with atomic_file(keep / f"{job.name.replace('/', '_')}.tar") as path, tarfile.open(path, "w") as archive:
         archive.add(job.output, arcname=inside)
 
 

@@ -24,7 +24,7 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
-from mast.files import locked, write_whole
+from mast.files import locked, write_atomic
 from mast.fit.pipeline import fit
 from mast.models.card import WEIGHTS
 from mast.models.find import find_model, is_model_name
@@ -326,7 +326,7 @@ class TrainingRuns:
         folder = self.runs / "sound"
         files = [os.path.relpath(self.dataset.path(str(name)), folder) for name in table["file"]]
         listing = table.assign(file=files)[["file", "site", "datetime", "duration_s", "sample_rate"]]
-        write_whole(folder / "recordings.csv", listing.to_csv(index=False).encode())
+        write_atomic(folder / "recordings.csv", listing.to_csv(index=False).encode())
         return folder
 
     def _run_once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:

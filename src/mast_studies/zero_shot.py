@@ -26,7 +26,7 @@ from mast.arrays import FloatArray
 from mast.audio import probe, read
 from mast.detect_options import DetectOptions
 from mast.events import BOX_COLUMNS, as_events
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.reports.spectrogram import draw_spectrogram
@@ -189,7 +189,7 @@ def boxes_of_tool(
             rate = min(probe(recording).sample_rate, labelled_set.front_end.sample_rate)
             boxes = find_boxes(tool, read(recording, sample_rate=rate), rate, settings)
             found[name] = boxes.round(6).tolist()
-        write_whole(path, json.dumps(found).encode())
+        write_atomic(path, json.dumps(found).encode())
     return events_table({name: np.array(boxes).reshape(-1, 4) for name, boxes in found.items()})
 
 

@@ -36,7 +36,7 @@ from review_folders import small_results
 SMALL_DISK = """
 import errno, os
 from mast.inference import results
-write, written = results.write_whole, []
+write, written = results.write_atomic, []
 def write_until_full(path, content):
     if path.suffix == ".parquet":
         if len(written) == 2:
@@ -44,7 +44,7 @@ def write_until_full(path, content):
         written.append(path)
     write(path, content)
 
-results.write_whole = write_until_full
+results.write_atomic = write_until_full
 from mast.cli.main import main
 main()
 """

@@ -90,14 +90,14 @@ def test_no_name_and_no_header_stops_the_others(
 def test_events_that_cannot_be_written_are_one_recordings_failure(
     hostile: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, out = results_module.write_whole, tmp_path / "out"
+    write, out = results_module.write_atomic, tmp_path / "out"
 
     def refuse(path: Path, content: bytes) -> None:
         if path.name == "guano.wav.parquet":
             raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
         write(path, content)
 
-    monkeypatch.setattr(results_module, "write_whole", refuse)
+    monkeypatch.setattr(results_module, "write_atomic", refuse)
     result = run(hostile, "--model", model, "--out", out)
     assert result.exit_code == 4, result.output
     assert set(found(out)["recording"]) == NAMES - {"guano.wav"}
@@ -107,17 +107,17 @@ def test_events_that_cannot_be_written_are_one_recordings_failure(
 def test_a_full_disk_is_nobodys_failure(
     hostile: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, out = results_module.write_whole, tmp_path / "out"
+    write, out = results_module.write_atomic, tmp_path / "out"
 
     def full(path: Path, content: bytes) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(results_module, "write_whole", full)
+        patch.setattr(results_module, "write_atomic", full)
         result = run(hostile, "--model", model, "--out", out)
     assert isinstance(result.exception, OSError)
     assert result.exception.errno == errno.ENOSPC
-    assert results_module.write_whole is write
+    assert results_module.write_atomic is write
     assert run(hostile, "--model", model, "--out", out).exit_code == 0
     assert set(found(out)["recording"]) == NAMES
 

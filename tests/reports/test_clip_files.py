@@ -11,7 +11,7 @@ import soundfile as sf
 from PIL import Image
 
 from mast.events import as_events
-from mast.files import whole_file
+from mast.files import atomic_file
 from mast.reports import clip_files as module
 from mast.reports.clip_files import CutResult, choose_events, clips_page, cut_clips
 
@@ -140,15 +140,15 @@ def test_a_full_disk_leaves_whole_clips_and_the_next_call_does_the_rest(
         if len(written) == 4:
             raise OSError(28, "No space left on device", str(path))
         written.append(path)
-        return whole_file(path)
+        return atomic_file(path)
 
-    monkeypatch.setattr(module, "whole_file", filling)
+    monkeypatch.setattr(module, "atomic_file", filling)
     chosen = choose_events(events, 9)
     with pytest.raises(OSError, match="No space"):
         cut_clips(chosen, lambda name: tmp_path / name, out, pictures=False)
     assert len(list(out.glob("*.wav"))) == 4
     before = {path: path.stat().st_mtime_ns for path in out.glob("*.wav")}
-    monkeypatch.setattr(module, "whole_file", whole_file)
+    monkeypatch.setattr(module, "atomic_file", atomic_file)
     cut = cut_clips(chosen, lambda name: tmp_path / name, out, pictures=False)
     assert len(cut.clips) == len(list(out.glob("*.wav"))) == 6
     assert all(path.stat().st_mtime_ns == when for path, when in before.items())

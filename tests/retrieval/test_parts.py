@@ -161,8 +161,8 @@ def test_what_a_killed_process_left_half_written_is_not_seen_and_goes(
     killed = """
 import os, signal, sys
 from pathlib import Path
-from mast.files import whole_file
-with whole_file(Path(sys.argv[1]) / "events-000002-00000000.arrow") as part:
+from mast.files import atomic_file
+with atomic_file(Path(sys.argv[1]) / "events-000002-00000000.arrow") as part:
     part.write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
 """

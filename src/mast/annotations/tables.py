@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mast.errors import AnnotationError
 from mast.events import EVENT_COLUMNS, check_events
-from mast.files import write_whole
+from mast.files import write_atomic
 
 Where = Callable[[int], str]  # a row's place in words, for error messages
 _EXACT = Context(prec=400)  # digits enough for the sum of any two float64 a recording can have
@@ -87,7 +87,7 @@ def read_json(path: Path) -> object:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 so that the file is there whole or not at all."""
-    write_whole(path, text.encode("utf-8"))
+    write_atomic(path, text.encode("utf-8"))
 
 
 @dataclass(frozen=True)

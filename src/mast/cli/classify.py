@@ -80,7 +80,7 @@ def _write_names(
 ) -> tuple[int, int]:
     """Name all events, some at a time, and write the table whole or not at all; how many were named, and in all."""
     from mast.errors import MastError
-    from mast.files import whole_file
+    from mast.files import atomic_file
     from mast.retrieval.naming import UNKNOWN
 
     if not len(store):
@@ -88,7 +88,7 @@ def _write_names(
     named = total = 0
     with (
         progress_counter(quiet, "classify", "events", len(store)) as advance,
-        whole_file(out) as part,
+        atomic_file(out) as part,
         _table_writer(part, out.suffix.lower()) as write,
     ):
         for events, vectors, _ in store.batches():

@@ -161,15 +161,15 @@ def _assign_groups(
 
 
 def _write_tables(table: pd.DataFrame, summary: pd.DataFrame, out: Path, seed: int) -> None:
-    from mast.files import write_whole
+    from mast.files import write_atomic
     from mast.reports.cluster_map import draw_map
     from mast.reports.spectrogram import figure_png
     from mast.table_files import write_table
 
     write_table(out / "clusters.csv", table)
     write_table(out / "clusters.parquet", table)
-    write_whole(out / "summary.csv", summary.to_csv(index=False, float_format="%.6g").encode())
-    write_whole(out / "map.png", figure_png(draw_map(table, seed=seed)))
+    write_atomic(out / "summary.csv", summary.to_csv(index=False, float_format="%.6g").encode())
+    write_atomic(out / "map.png", figure_png(draw_map(table, seed=seed)))
 
 
 def _write_sheets(

@@ -190,11 +190,11 @@ def _write_table(path: Path, rows: list[RecordingRow], columns: list[str]) -> No
     """Write a table whole or not at all: an interrupted scan leaves the earlier one as it was."""
     import csv
 
-    from mast.files import remove_orphans, whole_file
+    from mast.files import atomic_file, remove_orphans
 
     remove_orphans(path.parent)
     with (
-        whole_file(path) as part,
+        atomic_file(path) as part,
         open(part, "w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")

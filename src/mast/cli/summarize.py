@@ -88,7 +88,7 @@ def summarize(
       mast summarize detections/ --out summary --names named.csv
     """
     from mast.errors import AnnotationError, ConfigError
-    from mast.files import write_whole
+    from mast.files import write_atomic
     from mast.reports.searched_recordings import (
         describe_clock_differences,
         read_events,
@@ -156,7 +156,7 @@ def summarize(
                 f"{name}.csv has {len(tables[name]):,} rows, too many for a sheet, so summary.xlsx leaves it out",
                 quiet=quiet,
             )
-        write_whole(out / PAGE, summary_page(counts, detections.absolute().name, surroundings).encode())
+        write_atomic(out / PAGE, summary_page(counts, detections.absolute().name, surroundings).encode())
     if differ := describe_clock_differences(heard):
         say(differ, quiet=quiet)
     for step in advice:

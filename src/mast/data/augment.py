@@ -18,7 +18,7 @@ from mast.data import transforms
 from mast.data.noise_bank import NoiseBank
 from mast.data.repeats import USUAL_GAP, repeat_calls
 from mast.data.transforms import BoxTable, Limits, box_table, listed_boxes
-from mast.device import send
+from mast.device import to_device
 from mast.errors import ConfigError
 
 Operation = Literal[
@@ -164,11 +164,11 @@ def augment_batch(
         if not len(rows):
             continue
         draw = _Draw(len(rows), generator)
-        index = send(rows, out.device)
+        index = to_device(rows, out.device)
         own = _Examples(out[index], table.rows(rows))
         if operation in ("mixup", "cutmix"):
             partners = _partners(batch, generator)[rows]
-            other = _Examples(out[send(partners, out.device)], table.rows(partners))
+            other = _Examples(out[to_device(partners, out.device)], table.rows(partners))
             changed, share = _apply_mixing(operation, own, other, draw, config)
             loss_weights[rows] += share.to(loss_weights) * (loss_weights[partners] - loss_weights[rows])
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mast.device import send
+from mast.device import to_device
 from mast.errors import ConfigError
 from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
@@ -47,7 +47,7 @@ class NoiseBank:
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """(n, 1, T, F) float32 backgrounds drawn with replacement; the (CPU) generator decides."""
         index = torch.randint(len(self), (n,), generator=generator)
-        return self.spectrograms[send(index, self.spectrograms.device)].float()
+        return self.spectrograms[to_device(index, self.spectrograms.device)].float()
 
     @classmethod
     def from_chunks(

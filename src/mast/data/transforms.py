@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mast.device import send
+from mast.device import to_device
 
 NATS_PER_DB = math.log(10.0) / 10.0  # spectrograms hold ln(power)
 _FLOOR_STRIDE = 8  # frames skipped when looking for the quiet floor: an eighth of them show it as well
@@ -235,7 +235,7 @@ def _level(spectrograms: Tensor) -> Tensor:
 def to_device_of(spectrograms: Tensor, values: Tensor) -> Tensor:
     """Small CPU values beside the spectrograms; does not wait for the device."""
     wanted = spectrograms.dtype if values.is_floating_point() else values.dtype
-    return send(values.to(wanted), spectrograms.device)
+    return to_device(values.to(wanted), spectrograms.device)
 
 
 def take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.report import Evaluation, evaluate
 from mast.evaluation.scene import Scoring, build_scene
 from mast.events import as_events
-from mast.files import write_json, write_whole
+from mast.files import write_atomic, write_json
 from mast.grid import FrontEnd
 from mast.probability import Calibration
 
@@ -98,7 +98,7 @@ class PartTables:
         write_json(folder / f"{part}.json", settings)
         for kind in TABLES:
             table: pd.DataFrame = getattr(self, kind)
-            write_whole(folder / f"{part}.{kind}.parquet", table.to_parquet(index=False, compression="zstd"))
+            write_atomic(folder / f"{part}.{kind}.parquet", table.to_parquet(index=False, compression="zstd"))
 
     @classmethod
     def load(cls, folder: Path, part: str) -> PartTables:

@@ -7,7 +7,7 @@ from pathlib import Path
 from mast.errors import ConfigError
 from mast.export.readmes import hub_readme
 from mast.export.strip_paths import strip_paths
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.models.card import ModelCard
 from mast.models.checkpoint import StoredType, load_checkpoint, save_checkpoint
 
@@ -45,6 +45,6 @@ def write_hub_folder(
     if licence is not None:
         card = card.model_copy(update={"licence": licence})
     card = save_checkpoint(folder, model, card, dtype=dtype)
-    write_whole(folder / "README.md", hub_readme(card, name or folder.resolve().name).encode())
-    write_whole(folder / ".gitattributes", _ATTRIBUTES.encode())
+    write_atomic(folder / "README.md", hub_readme(card, name or folder.resolve().name).encode())
+    write_atomic(folder / ".gitattributes", _ATTRIBUTES.encode())
     return card

@@ -19,7 +19,7 @@ from mast.errors import MastError
 from mast.export.onnx_graph import SoundToBoxes
 from mast.export.readmes import onnx_readme
 from mast.export.strip_paths import strip_paths
-from mast.files import whole_file, write_whole
+from mast.files import atomic_file, write_atomic
 from mast.grid import FrontEnd
 from mast.loaded_model import LoadedModel
 from mast.models.boxes import clip_boxes
@@ -79,7 +79,7 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
     card = strip_paths(loaded.card)
     folder.mkdir(parents=True, exist_ok=True)
     graph = SoundToBoxes(model, card.front_end, card.normalisation).eval()
-    with whole_file(folder / GRAPH) as part:
+    with atomic_file(folder / GRAPH) as part:
         _write_graph(graph, card, part)
         report = _compare(loaded, part)
         if not (report.score_difference <= _SCORE_TOLERANCE and report.box_difference <= _BOX_TOLERANCE):
@@ -88,9 +88,9 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
                 f"{report.box_difference:.2g} cells; expected at most {_SCORE_TOLERANCE:g} and {_BOX_TOLERANCE:g}, so "
                 "nothing was written; please report it with your versions of torch and onnxruntime"
             )
-    write_whole(folder / CARD, (card.model_dump_json(indent=2) + "\n").encode())
+    write_atomic(folder / CARD, (card.model_dump_json(indent=2) + "\n").encode())
     shutil.copyfile(Path(__file__).with_name(SCRIPT), folder / SCRIPT)
-    write_whole(
+    write_atomic(
         folder / "README.md", onnx_readme(card, report.score_difference, report.box_difference).encode()
     )
     return report._replace(path=folder / GRAPH)

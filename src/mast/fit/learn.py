@@ -11,7 +11,7 @@ from accelerate.utils import broadcast_object_list
 
 from mast.detect_options import DetectOptions
 from mast.errors import MastError
-from mast.files import replace_folder, write_whole
+from mast.files import replace_folder, write_atomic
 from mast.fit.draw import with_habit
 from mast.fit.fit_run import FitRun, format_f1
 from mast.fit.inputs import start_fingerprint
@@ -99,7 +99,7 @@ def statistics(run: FitRun) -> None:
                 run.all_chunks, run.recipe, run.machine, seed=run.seed, progress=progress
             )
         if run.machine.is_main:
-            write_whole(path, found.model_dump_json().encode())
+            write_atomic(path, found.model_dump_json().encode())
         run.say(f"statistics: mean {found.mean:.3f}, standard deviation {found.std:.3f}")
         return {"mean": found.mean, "std": found.std}
 

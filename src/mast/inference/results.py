@@ -49,7 +49,7 @@ from mast.audio import names_on_disk
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError, shorten
 from mast.events import EVENT_COLUMNS, as_events, empty_events
-from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
+from mast.files import atomic_file, atomic_folder, holds_files, locked, remove_orphans, write_atomic
 from mast.habit import Habit
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, batch_tables, write_partitions
@@ -253,7 +253,7 @@ class ResultsFolder:
         for name, values in columns.items():
             place = table.schema.get_field_index(name)
             table = table.set_column(place, name, pa.array(values, type=pa.string()))
-        write_whole(path, _parquet(table, {**facts, **new}))
+        write_atomic(path, _parquet(table, {**facts, **new}))
 
     def is_damaged(self, source: Source) -> bool:
         """Whether only a part of the recording could be searched."""
@@ -273,7 +273,7 @@ class ResultsFolder:
         done, failed = (mark_path(self.folder, source.recording, ending) for ending in (DONE, FAILED))
         if not outcome.error:
             try:
-                write_whole(done, self._mark(outcome))
+                write_atomic(done, self._mark(outcome))
                 failed.unlink(missing_ok=True)
                 return outcome
             except Exception as error:
@@ -284,7 +284,7 @@ class ResultsFolder:
                 outcome = Searched(source, empty_events(), error=problem)
         # the reason names the file already, by a path that a table of names does not need
         reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
-        write_whole(failed, json.dumps({"recording": source.recording, "reason": shorten(reason)}).encode())
+        write_atomic(failed, json.dumps({"recording": source.recording, "reason": shorten(reason)}).encode())
         done.unlink(missing_ok=True)
         return outcome
 
@@ -336,7 +336,7 @@ class ResultsFolder:
             damaged = {mark.name: str(mark.facts["damage"]) for mark in done if mark.facts["damage"]}
             self._write_failures({**failed, **(unlisted or {})}, damaged)
             if PARTITIONED in formats:
-                with replacing(whole_folder, self.folder / PARTITIONED, kept) as part:
+                with replacing(atomic_folder, self.folder / PARTITIONED, kept) as part:
                     # by site and time: neighbours in a part share a partition
                     ordered = sorted(
                         done, key=lambda m: (str(m.facts["site"]), str(m.facts["datetime"]), m.name)
@@ -386,8 +386,8 @@ class ResultsFolder:
         """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
         with (
-            whole_file(self.folder / DETECTIONS) as parquet_part,
-            replacing(whole_file, self.folder / f"{TABLE}.csv", kept) as csv_part,
+            atomic_file(self.folder / DETECTIONS) as parquet_part,
+            replacing(atomic_file, self.folder / f"{TABLE}.csv", kept) as csv_part,
             pq.ParquetWriter(parquet_part, _SCHEMA) as parquet,
             open(csv_part, "w", encoding="utf-8", newline="") as csv,
         ):
@@ -402,7 +402,7 @@ class ResultsFolder:
     def _write_embeddings(self, done: list[_Mark], events: int) -> None:
         """``embeddings.npy`` in the order of the tables, one recording in memory at a time."""
         shape = (events, self._embedding_width)
-        with whole_file(self.folder / EMBEDDINGS) as part, open(part, "wb") as file:
+        with atomic_file(self.folder / EMBEDDINGS) as part, open(part, "wb") as file:
             np.lib.format.write_array_header_1_0(
                 file, {"descr": "<f2", "fortran_order": False, "shape": shape}
             )
@@ -425,7 +425,7 @@ class ResultsFolder:
         found = AnnotationSet(events=events, recordings=known)
         for name in formats:
             suffix = FORMATS[name].suffix
-            with replacing(whole_folder, self.folder / name, kept) as part:
+            with replacing(atomic_folder, self.folder / name, kept) as part:
                 write_annotations(found, part if FORMATS[name].folder else part / f"{TABLE}{suffix}", name)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from mast.arrays import Samples
 from mast.detect_options import DetectOptions
-from mast.device import find_device, has_bfloat16, send
+from mast.device import find_device, has_bfloat16, to_device
 from mast.errors import ConfigError
 from mast.inference.graph import Graph
 from mast.inference.network import MAX_WORKERS, ThreadSetting
@@ -147,7 +147,7 @@ class TorchNetwork:
     def _find_boxes(
         self, sound: Tensor, min_score: float, dense: Callable[[Tensor], Seen]
     ) -> list[ScoredBoxes]:
-        model, features, sound = self.model, None, send(sound, self.device)
+        model, features, sound = self.model, None, to_device(sound, self.device)
         nms_iou = self.card.nms_iou
         with self.loaded_model.autocast():
             if isinstance(model, MastDetector):

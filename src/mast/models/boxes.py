@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mast.device import send
+from mast.device import to_device
 from mast.models.kernels import roi_align
 
 _MULTIPLE = 8  # M is rounded up to this, so that shapes (and compiled code) rarely change between batches
@@ -39,7 +39,7 @@ def pad_boxes(boxes: Sequence[Tensor], device: torch.device | str = "cpu") -> Pa
         row[: len(image_boxes)] = image_boxes.reshape(-1, 4)
     lengths = torch.tensor([len(b) for b in boxes])
     valid = torch.arange(m) < lengths[:, None]  # (B, M)
-    return PaddedBoxes(send(padded, device), send(valid, device))
+    return PaddedBoxes(to_device(padded, device), to_device(valid, device))
 
 
 class Truths(NamedTuple):
@@ -67,7 +67,7 @@ def pad_truths(
     padded = pad_boxes(both, device)
     lengths = torch.tensor([len(own) for own in boxes])
     sure = torch.arange(padded.valid.shape[1]) < lengths[:, None]
-    return Truths(padded, send(sure, device))
+    return Truths(padded, to_device(sure, device))
 
 
 def centres_and_extents(boxes: Tensor) -> tuple[Tensor, Tensor]:

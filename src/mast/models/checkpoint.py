@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mast.errors import MastError, first_line
-from mast.files import remove_parts, whole_file, write_whole
+from mast.files import atomic_file, remove_partial_files, write_atomic
 from mast.models.architecture import DetectorConfig
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.card import CARD, WEIGHTS, ModelCard, load_card, open_weights, read_embedded_card
@@ -136,10 +136,10 @@ def _write(folder: Path, weights: Mapping[str, Tensor], card: ModelCard) -> None
     """Weights with the copy of the card, then the card: see the module docstring for why in this order."""
     text = card.model_dump_json(indent=2)
     for name in (WEIGHTS, CARD):
-        remove_parts(folder / name)  # one process alone writes a model
-    with whole_file(folder / WEIGHTS) as part:
+        remove_partial_files(folder / name)  # one process alone writes a model
+    with atomic_file(folder / WEIGHTS) as part:
         save_file(dict(weights), part, metadata={"model.json": text})
-    write_whole(folder / CARD, (text + "\n").encode())
+    write_atomic(folder / CARD, (text + "\n").encode())
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:

@@ -27,7 +27,7 @@ from mast.audio import probe, read
 from mast.data.recordings import Dataset
 from mast.errors import AudioError, ConfigError
 from mast.events import BOX_COLUMNS, as_events, empty_events
-from mast.files import holds_files, whole_file
+from mast.files import atomic_file, holds_files
 from mast.planning.tasks_readme import readme_text
 from mast.planning.whombat import write_project
 
@@ -168,7 +168,7 @@ def cut_clip(source: Path, target: Path, start_s: float, end_s: float) -> tuple[
     step = max(1, round(_BLOCK_S * rate))
     written = 0
     with (
-        whole_file(target) as part,
+        atomic_file(target) as part,
         sf.SoundFile(part, "w", samplerate=rate, channels=1, subtype=subtype, format="WAV") as clip,
     ):
         for begin in range(first, last, step):

@@ -19,7 +19,7 @@ import soundfile as sf
 from mast.audio import probe, read
 from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
 from mast.errors import AudioError
-from mast.files import whole_file, write_whole
+from mast.files import atomic_file, write_atomic
 from mast.grid import FrontEnd
 from mast.reports.contact_sheet import Locate, caption_of, make_tiles, recording_not_found
 from mast.reports.html_page import Section, page, paragraph
@@ -144,7 +144,7 @@ def cut_clips(
     _write_table(cut, out)
     if voices is not None:
         write_voices(out / VOICES, cut.voices)
-    write_whole(out / PAGE, clips_page(cut, out.name).encode())
+    write_atomic(out / PAGE, clips_page(cut, out.name).encode())
     return cut
 
 
@@ -189,7 +189,7 @@ def _cut_clip(path: Path, event: dict[str, Any], target: Path, pad_s: float, for
             f"{path}: the event begins at {start_s:.1f} s, the recording ends at {info.duration_s:.1f} s"
         )
     sound = read(path, start_s=start_s, end_s=min(info.duration_s, end_s))
-    with whole_file(target) as part:
+    with atomic_file(target) as part:
         sf.write(part, sound, info.sample_rate, format=format.upper(), subtype="PCM_16")
 
 
@@ -198,7 +198,7 @@ def _draw_clip(path: Path, event: dict[str, Any], target: Path, front_end: Front
     (tile,) = make_tiles(table, lambda _: path, front_end=front_end, sound=False)
     if tile.problem:
         raise AudioError(f"{path}: {tile.problem}")
-    write_whole(target, image_png(tile.picture))
+    write_atomic(target, image_png(tile.picture))
 
 
 def _write_table(cut: CutResult, out: Path) -> None:

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from mast.audio import AUDIO_SUFFIXES
 from mast.errors import AudioError
 from mast.events import boxes_of
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.grid import FrontEnd
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import Spectrogram, compute_spectrogram, grey_levels, image_png
@@ -254,8 +254,8 @@ def write_sheets(
     files = [folder / "index.html"]
     for sheet, name in zip(sheets, names, strict=True):
         files.append(folder / "sheets" / f"{name}.png")
-        write_whole(files[-1], sheet_png(sheet))
-    write_whole(files[0], sheets_page(title, lead, sheets).encode())
+        write_atomic(files[-1], sheet_png(sheet))
+    write_atomic(files[0], sheets_page(title, lead, sheets).encode())
     return files
 
 

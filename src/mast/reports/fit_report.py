@@ -20,7 +20,7 @@ from mast.annotations.detections import model_id
 from mast.data.recordings import Dataset
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.evaluation.part_tables import PartTables
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.habit import Habit
 from mast.models.card import ModelCard, load_card
 from mast.reports.fit_data import hours_figure, sites_header, sites_table, time_unit
@@ -153,7 +153,7 @@ def write_fit_report(
         Section("Use the model", "use", _use(context)),
         Section("Settings and versions", "settings", _settings(context)),
     ]
-    write_whole(out, page(f"mast fit: {run.name}", _lead(context), sections).encode())
+    write_atomic(out, page(f"mast fit: {run.name}", _lead(context), sections).encode())
     return out
 
 

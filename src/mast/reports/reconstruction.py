@@ -11,7 +11,7 @@ from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.chunks import chunk_table
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.loaded_model import LoadedModel
 from mast.models.mae import MaskedAutoencoder, unpatchify
 from mast.reports.spectrogram import escape_mathtext, figure_png, frequency_ticks, new_figure
@@ -85,5 +85,5 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
         axes[i][0].set_ylabel("kHz")
     for axis in axes[-1]:
         axis.set_xlabel("s")
-    write_whole(out, figure_png(figure, dpi=110))
+    write_atomic(out, figure_png(figure, dpi=110))
     return out

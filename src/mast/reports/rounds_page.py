@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.reports.fit_verdict import part_title
 from mast.reports.round_numbers import SelfTrainingRun, read_rounds, round_summary
 from mast.reports.round_pictures import round_pictures
@@ -62,7 +62,7 @@ def rounds_html(run: Path, *, n_samples: int = 3) -> Markup:
 def write_rounds_page(run: Path, *, n_samples: int = 3) -> Path:
     """Write ``rounds.html`` into a run's folder, a page that needs no other file; returns its path."""
     page = render("rounds_page.html", name=run.name, part=rounds_html(run, n_samples=n_samples))
-    write_whole(run / PAGE, page.encode())
+    write_atomic(run / PAGE, page.encode())
     return run / PAGE
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mast.arrays import FloatArray
 from mast.errors import AudioError, shorten
 from mast.events import boxes_of
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.grid import FrontEnd
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def draw_spectrogram(
     spectrogram = compute_spectrogram(recording, front_end=front_end, start_s=start_s, end_s=end_s)
     figure = plot_boxes(spectrogram, truth=truth, predictions=predictions, title=Path(recording).name)
     path = Path(out)
-    write_whole(path, figure_png(figure))
+    write_atomic(path, figure_png(figure))
     return path
 
 

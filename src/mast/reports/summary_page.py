@@ -15,7 +15,7 @@ from markupsafe import Markup
 from mast.errors import shorten
 from mast.evaluation.corrected_counts import Corrected
 from mast.events import as_events
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.grid import FrontEnd
 from mast.reports.contact_sheet import (
     Locate,
@@ -132,7 +132,7 @@ def write_results_summary(folder: Path, searched: SearchedRecordings) -> None:
         maps=4,
     )
     title = folder.absolute().name
-    write_whole(folder / PAGE, summary_page(counts, title, context).encode())
+    write_atomic(folder / PAGE, summary_page(counts, title, context).encode())
 
 
 def _lead(counts: Counts, sample: Sample | None, total: Corrected | None) -> Markup:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mast.files import whole_file
+from mast.files import atomic_file
 
 MAX_ROWS = 1_048_576  # that a sheet can have
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -36,7 +36,7 @@ def write_workbook(path: Path, sheets: Mapping[str, pd.DataFrame]) -> list[str]:
     """Write tables, one a sheet; gives the names of those that are too long for a sheet and were left out."""
     fits = {name: table for name, table in sheets.items() if len(table) < MAX_ROWS}
     with (
-        whole_file(path) as part,
+        atomic_file(path) as part,
         zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=4) as archive,
     ):
 

@@ -22,7 +22,7 @@ from pyarrow import fs as arrow_fs
 
 from mast.arrays import IntArray
 from mast.errors import MastError, errno_of, first_line
-from mast.files import remove_orphans, sole_writer, whole_file, write_whole
+from mast.files import atomic_file, remove_orphans, sole_writer, write_atomic
 from mast.uris import is_uri, open_uri
 
 FACTS = "event_store.json"
@@ -140,7 +140,7 @@ class StoreFolder:
         """The first file of a store."""
         content = (json.dumps(dict(facts), indent=2, ensure_ascii=False) + "\n").encode()
         if self.local is not None:
-            write_whole(self.local / FACTS, content)
+            write_atomic(self.local / FACTS, content)
         else:
             self._upload(FACTS, content)
 
@@ -168,7 +168,7 @@ class StoreFolder:
         about = {"rows": table.num_rows, "first": names["min"] or "", "last": names["max"] or ""}
         table = table.combine_chunks().replace_schema_metadata({_KEY: json.dumps(about)})
         if self.local is not None:
-            with whole_file(self.local / name) as part, pa.OSFile(str(part), "wb") as sink:
+            with atomic_file(self.local / name) as part, pa.OSFile(str(part), "wb") as sink:
                 _write_table(sink, table)
         else:
             held = pa.BufferOutputStream()

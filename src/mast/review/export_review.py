@@ -29,7 +29,7 @@ import pandas as pd
 
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.events import as_events
-from mast.files import whole_folder
+from mast.files import atomic_folder
 from mast.replaced import EarlierVersion, replacing
 from mast.review.decisions import BOX, InvalidError
 from mast.review.store import Store
@@ -178,7 +178,7 @@ def export_folder(
     if os.path.realpath(place.parent) != os.path.join(os.path.realpath(workspace.folder), EXPORTS):
         raise InvalidError(f"{EXPORTS} leads out of {workspace.title}; remove that link first")
     kept: list[EarlierVersion] = []
-    with replacing(whole_folder, place, kept, form=format) as part:
+    with replacing(atomic_folder, place, kept, form=format) as part:
         annotations = _write(store, part, format, complete=complete, learner=learner)
         note = _export_note(annotations)
         if format == "csv" and not _link_audio(part, workspace, annotations):

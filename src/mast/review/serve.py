@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mast.errors import ConfigError
-from mast.files import write_whole
+from mast.files import write_atomic
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -72,7 +72,7 @@ def _private_page(address: str) -> str:
     """
     page = Path(tempfile.mkdtemp(prefix="mast-")) / "open.html"  # a folder of its owner alone
     atexit.register(shutil.rmtree, page.parent, ignore_errors=True)
-    write_whole(
+    write_atomic(
         page, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">'.encode()
     )
     return page.as_uri()

@@ -24,7 +24,7 @@ from torch import Tensor
 from mast.annotations.songs import song_numbers
 from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.events import BOX_COLUMNS, as_events
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.grid import FrontEnd, grid_to_events
 from mast.runs import Progress
 from mast.selftrain.policy import Trust, recording_thresholds
@@ -231,4 +231,4 @@ def labels_by_chunk(events: pd.DataFrame, n_chunks: int, recipe: SelfTrainRecipe
 
 def save_events(events: pd.DataFrame, path: Path) -> None:
     """Write an event table, whole or not at all."""
-    write_whole(path, events.to_parquet(index=False))
+    write_atomic(path, events.to_parquet(index=False))

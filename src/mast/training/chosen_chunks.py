@@ -19,11 +19,11 @@ from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
 from mast.data.recordings import SLACK_S, Dataset, load_dataset
 from mast.data.splits import SplitConfig, held_out
-from mast.device import send
+from mast.device import to_device
 from mast.errors import MastError
 from mast.features.logmel import LogMel
 from mast.features.statistics import running_stats
-from mast.files import write_whole
+from mast.files import write_atomic
 from mast.grid import FrontEnd
 from mast.normalisation import Normalisation, quiet_level
 from mast.runs import Progress
@@ -95,7 +95,7 @@ class Chunks:
         chosen = [boxes[row] for row in rows]
         index = torch.tensor(rows, dtype=torch.long)
         return Batch(
-            self.sound[send(index, self.sound.device)],
+            self.sound[to_device(index, self.sound.device)],
             torch.cat(chosen),
             torch.cat([sure[row] for row in rows]),
             tuple(len(own) for own in chosen),
@@ -259,7 +259,7 @@ def cached_normalisation(
     if path.exists():
         return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
     found = measure_normalisation(chunks, recipe, machine, seed=seed, progress=progress)
-    write_whole(path, found.model_dump_json().encode())
+    write_atomic(path, found.model_dump_json().encode())
     return found
 
 

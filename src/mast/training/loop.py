@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from mast.errors import MastError
-from mast.files import name_in_errors, write_whole
+from mast.files import name_in_errors, write_atomic
 from mast.runs import Progress
 from mast.training.batches import Batches
 from mast.training.ema import Ema
@@ -373,7 +373,7 @@ class _Log:
     def __init__(self, out: Path, step: int) -> None:
         self._path = out / "curves.jsonl"
         kept = [json.dumps(row) + "\n" for row in read_log(self._path) if row["step"] < step]
-        write_whole(self._path, "".join(kept).encode())  # a kill just here keeps the curves too
+        write_atomic(self._path, "".join(kept).encode())  # a kill just here keeps the curves too
         self._file = self._path.open("a")
 
     def write(self, step: int, values: dict[str, float]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mast.data.augment import AugmentConfig, Augmented, augment_batch
 from mast.data.chunk_dataset import Batch
 from mast.data.noise_bank import NoiseBank
-from mast.device import send
+from mast.device import to_device
 from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 from mast.normalisation import Normalisation
@@ -48,7 +48,7 @@ class FrontEndPipeline(nn.Module):
     def forward(self, batch: Batch, generator: torch.Generator | None = None) -> Spectrograms:
         """A batch of chunks → spectrograms; augmented only when a CPU ``generator`` is given."""
         device = self.log_mel.window.device
-        sound = send(batch.waveforms, device)
+        sound = to_device(batch.waveforms, device)
         raw = self.log_mel.chunk_features(sound)
         if self.augmentation is not None and generator is not None:
             changed = augment_batch(
@@ -68,5 +68,5 @@ class FrontEndPipeline(nn.Module):
             self.normalisation.apply(changed.spectrograms),
             changed.boxes,
             changed.doubtful,
-            send(changed.weights, device),
+            to_device(changed.weights, device),
         )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from mast.errors import MastError
-from mast.files import whole_file
+from mast.files import atomic_file
 
 _NAME = re.compile(r"^step-(\d{9})$")
 
@@ -21,7 +21,7 @@ def save_state(folder: Path, step: int, state: dict[str, Any]) -> Path:
     A kill at any moment leaves either the old snapshot or the new one, never half of one.
     """
     final = folder / f"step-{step:09d}"
-    with whole_file(final) as part:
+    with atomic_file(final) as part:
         torch.save(state, part)
     for other in folder.iterdir():
         if other != final:

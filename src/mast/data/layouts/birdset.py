@@ -28,7 +28,7 @@ from mast.audio import probe
 from mast.data.layouts.folder import make_empty_folder
 from mast.errors import AnnotationError, AudioError, MastError, first_line
 from mast.events import check_events
-from mast.files import write_whole
+from mast.files import write_atomic
 
 HUB_NAME = "DBD-research-group/BirdSet"
 HubRow = dict[str, Any]
@@ -183,10 +183,10 @@ def _write_tables(
     columns = [list(column) for column in zip(*detected, strict=True)] or [[], [], [], []]
     if detected:
         text = format_table(["file", "start_s", "end_s", "cluster"], columns)
-        write_whole(out / "detected_events.csv", text.encode())
+        write_atomic(out / "detected_events.csv", text.encode())
     if failures:
         text = format_table(["file", "error"], [list(failures), list(failures.values())])
-        write_whole(out / "failures.csv", text.encode())
+        write_atomic(out / "failures.csv", text.encode())
     events = pd.DataFrame(boxes, columns=["recording", "start_s", "end_s", "low_hz", "high_hz", "label"])
     recordings = pd.DataFrame([{"recording": name, **about} for name, about in known.items()])
     reviewed = pd.DataFrame({"recording": heard, "start_s": 0.0})
@@ -224,7 +224,7 @@ def _recording_name(row: HubRow) -> str:
 def _write_sound(row: HubRow, name: str, out: Path) -> dict[str, object]:
     """Write a row's sound; what is known about the recording comes back."""
     target = out / "audio" / name
-    write_whole(target, _sound_bytes(row, name))
+    write_atomic(target, _sound_bytes(row, name))
     info = probe(target)
     about: dict[str, object] = {"duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
     for column, own in _ABOUT.items():

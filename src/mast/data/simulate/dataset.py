@@ -29,7 +29,7 @@ from mast.data.simulate.species import Fauna
 from mast.data.simulate.visible import BoxStyle, Event, merge_events
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
-from mast.files import holds_files, whole_file, write_json
+from mast.files import atomic_file, holds_files, write_json
 from mast.version import __version__
 
 FIRST_DAY = datetime(2024, 5, 12)
@@ -326,7 +326,7 @@ def _write_recording(simulation: Simulation, planned: PlannedRecording, audio: P
     heard: list[Soundscape] = []
     # the name beside says nothing of the format
     with (
-        whole_file(audio / planned.file) as part,
+        atomic_file(audio / planned.file) as part,
         sf.SoundFile(
             part,
             "w",
@@ -388,7 +388,7 @@ def write_boxes(path: Path, recorded: Iterable[tuple[PlannedRecording, list[Even
 
 
 def _write_rows(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
-    with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)

@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.ops import box_convert
 
-from mast.device import send
+from mast.device import to_device
 from mast.errors import MastError, first_line
 from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, DetrOptions, parse_options
@@ -155,7 +155,7 @@ def match_slots(
             group = slice(first, first + options.queries)
             slot, truth = linear_sum_assignment(costs[layer, image, group, : lengths[image]])
             owner[layer, image, group][slot] = truth
-    return send(torch.from_numpy(owner), predictions.boxes.device)
+    return to_device(torch.from_numpy(owner), predictions.boxes.device)
 
 
 def set_loss(
@@ -217,7 +217,7 @@ def _corners(boxes: Tensor) -> Tensor:
 
 def _sides(chunk: tuple[int, int], device: torch.device) -> Tensor:
     """(4,) frames, bins, frames, bins: from shares of a chunk to cells."""
-    return send(torch.tensor([*chunk, *chunk], dtype=torch.float32), device)
+    return to_device(torch.tensor([*chunk, *chunk], dtype=torch.float32), device)
 
 
 def _build_network(options: DetrOptions) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mast.device import send
+from mast.device import to_device
 
 _HEADS = (  # where a head looks: centre in half box sides (time, frequency), and 1 / spread in the same; cycled
     (0.0, 0.0, 2.0),  # the centre
@@ -154,7 +154,7 @@ def token_features(grid: tuple[int, int], width: int, device: torch.device) -> T
 
 def box_features(boxes: Tensor, grid: tuple[int, int], width: int) -> Tensor:
     """(B, S, 4) boxes → (B, S, 2 D) features of centre and sides."""
-    tokens = boxes * send(torch.tensor([*grid, *grid], dtype=boxes.dtype), boxes.device)
+    tokens = boxes * to_device(torch.tensor([*grid, *grid], dtype=boxes.dtype), boxes.device)
     return sinusoids(tokens, width // 2).flatten(-2)
 
 
@@ -163,8 +163,10 @@ def attention_bias(boxes: Tensor, grid: tuple[int, int], heads: int) -> Tensor:
 
     A box smaller than two tokens is looked at as if it had that size: heads that look at edges see their neighbours.
     """
-    scale = send(torch.tensor(grid, dtype=boxes.dtype), boxes.device)
-    pattern = send(torch.tensor([_HEADS[i % len(_HEADS)] for i in range(heads)]), boxes.device)  # (heads, 3)
+    scale = to_device(torch.tensor(grid, dtype=boxes.dtype), boxes.device)
+    pattern = to_device(
+        torch.tensor([_HEADS[i % len(_HEADS)] for i in range(heads)]), boxes.device
+    )  # (heads, 3)
     centres, half = boxes[..., :2] * scale, (boxes[..., 2:] * scale / 2).clamp(min=1)  # (B, S, 2)
     centres = centres[:, None] + half[:, None] * pattern[:, None, :2]  # (B, heads, S, 2)
     narrowness = pattern[:, None, 2:] / half[:, None]  # (B, heads, S, 2)

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import box_convert
 
-from mast.device import send
+from mast.device import to_device
 from mast.errors import ConfigError, MastError, first_line
 from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, YoloOptions, parse_options
@@ -127,7 +127,7 @@ class YoloDetector(Baseline):
     def _pixels_per_cell(self, device: torch.device) -> Tensor:
         """(4,) for ``t1, f1, t2, f2``."""
         stretch = float(self.options.frequency_stretch)
-        return send(torch.tensor([1.0, stretch, 1.0, stretch]), device)
+        return to_device(torch.tensor([1.0, stretch, 1.0, stretch]), device)
 
     def _points(self, sizes: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
         """(R, 2) centres x, y in strides and (R,) strides of the points of levels of given height and width."""
@@ -146,11 +146,11 @@ class YoloDetector(Baseline):
         width = frames + -frames % _MULTIPLE
         height = bins * self.options.frequency_stretch
         height += -height % _MULTIPLE
-        picture = send(torch.tensor([width, height, width, height], dtype=torch.float32), device)
+        picture = to_device(torch.tensor([width, height, width, height], dtype=torch.float32), device)
         rows = box_convert(cells * self._pixels_per_cell(device) / picture, "xyxy", "cxcywh")
         image = torch.arange(len(boxes)).repeat_interleave(torch.tensor([len(some) for some in boxes]))
         return {
-            "batch_idx": send(image.float(), device),
+            "batch_idx": to_device(image.float(), device),
             "cls": torch.zeros(len(cells), device=device),
             "bboxes": rows,
         }
