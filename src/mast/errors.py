@@ -71,13 +71,13 @@ def shorten(text: object) -> str:
     >>> shorten("bad\\nname: 'a\\udcff\\x1b[2J.wav'")
     "bad name: 'a\\\\xff\\\\x1b[2J.wav'"
     """
-    whole = str(text).strip()
+    message = str(text).strip()
     # torch hands on the traceback of a data loader's worker as the message
-    if _FROM_WORKER in whole[:MAX_SHOWN]:
-        whole = whole.rpartition("\n")[2].partition(": ")[2]
-    if len(whole) > 4 * MAX_SHOWN:  # the middle goes anyway: nothing below has to look at it
-        whole = f"{whole[: 2 * MAX_SHOWN]} … {whole[-2 * MAX_SHOWN :]}"
-    line = "".join(map(_printable, re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", whole)))
+    if _FROM_WORKER in message[:MAX_SHOWN]:
+        message = message.rpartition("\n")[2].partition(": ")[2]
+    if len(message) > 4 * MAX_SHOWN:  # the middle goes anyway: nothing below has to look at it
+        message = f"{message[: 2 * MAX_SHOWN]} … {message[-2 * MAX_SHOWN :]}"
+    line = "".join(map(_printable, re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", message)))
     if len(line) <= MAX_SHOWN:
         return line
     return f"{line[: MAX_SHOWN - _LAST_SHOWN - 3].rstrip()} … {line[-_LAST_SHOWN:].lstrip()}"

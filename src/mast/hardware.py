@@ -46,9 +46,9 @@ def _has_avx512() -> bool:
 
 def cpu_threads() -> int:
     """Threads that a computation on this CPU may use: ``OMP_NUM_THREADS``, else the cores this process may run on."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+    requested = os.environ.get("OMP_NUM_THREADS", "")
+    if requested.isdecimal() and int(requested) > 0:
+        return int(requested)
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

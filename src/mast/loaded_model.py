@@ -180,6 +180,6 @@ class LoadedModel:
             return None
         padded = pad_boxes(boxes, self.device).boxes
         with self.autocast():  # as in the contrastive loss
-            levels = model.pyramid(model.adapted(tokens, spectrograms))
-            projected = F.normalize(model.projected(levels, padded).float(), dim=-1)  # (B, M, P)
+            levels = model.pyramid(model.adapt(tokens, spectrograms))
+            projected = F.normalize(model.project(levels, padded).float(), dim=-1)  # (B, M, P)
         return [row[: len(own)] for row, own in zip(projected, boxes, strict=True)]

@@ -15,8 +15,8 @@ def commit() -> str:
 
     ``MAST_COMMIT`` says it where the code was copied without its history.
     """
-    if told := os.environ.get("MAST_COMMIT"):
-        return told
+    if stated := os.environ.get("MAST_COMMIT"):
+        return stated
     if not (_ROOT / ".git").exists():  # installed: a repository further up is somebody else's
         return "unknown"
     import subprocess  # not on the way of every command

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.evaluation import Scoring, evaluate
-from mast.selftrain.pseudo import HEARD, sure_pseudo_labels
+from mast.selftrain.pseudo import UNLABELLED, sure_pseudo_labels
 
 TRUTH = "unlabelled_truth.csv"
 TABLE = "pseudo_quality.csv"
@@ -39,7 +39,7 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for path in sorted(run.glob("round-*/pseudo.parquet")):
-        chunks = pd.read_parquet(path.with_name(HEARD))
+        chunks = pd.read_parquet(path.with_name(UNLABELLED))
         chunks = chunks.assign(chunk=range(len(chunks)))
         expected = _truth_in_chunks(truth, chunks)
         heard = chunks.assign(

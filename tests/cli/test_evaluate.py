@@ -19,7 +19,7 @@ from mast.cli.evaluate import evaluate
 from mast.errors import ConfigError, MastError
 from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
-from mast.training.learnt_before import fingerprint
+from mast.training.leakage import fingerprint
 
 app = typer.Typer()
 app.command()(evaluate)

@@ -37,7 +37,7 @@ from mast.reports.fit_verdict import f1_table, recommend_detector, verdict
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
-from mast.training.learnt_before import fingerprint
+from mast.training.leakage import fingerprint
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
 from mast.training.training_run import TrainingRun

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mast.errors import ConfigError, MastError
 from mast.models.baselines.config import BaselineConfig, YoloOptions
-from mast.models.baselines.yolo26 import YoloDetector, _kept_quiet
+from mast.models.baselines.yolo26 import YoloDetector, _quiet_import
 from mast.models.boxes import iou
 
 CHUNK = (128, 32)
@@ -215,7 +215,7 @@ def test_what_an_import_changes_is_put_back(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("YOLO_CONFIG_DIR", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     printing, save = np.get_printoptions(), torch.save
-    with _kept_quiet():
+    with _quiet_import():
         assert os.path.isdir(os.environ["YOLO_CONFIG_DIR"])
         assert os.environ["YOLO_OFFLINE"] == "1"
         os.environ.update(OMP_NUM_THREADS="1", NEW_VARIABLE_OF_A_LIBRARY="1")

@@ -11,7 +11,7 @@ from mast.models.mast_detector import MastDetector
 from mast.models.packed import PackedLinear, SmallMapGroupNorm, arrange_convolutions, pack_encoder
 
 pytestmark = pytest.mark.usefixtures("bfloat16_anywhere")
-works = pytest.mark.skipif(not packed._works(), reason="this torch or CPU packs no weights")
+works = pytest.mark.skipif(not packed._is_supported(), reason="this torch or CPU packs no weights")
 
 
 def small_encoder() -> Encoder:

@@ -21,7 +21,7 @@ from mast.grid import events_to_grid
 from mast.reports.round_numbers import agreement, read_rounds, round_summary
 from mast.reports.round_pictures import round_pictures, sample_pictures
 from mast.reports.rounds_page import rounds_html, write_rounds_page
-from mast.selftrain.pseudo import HEARD
+from mast.selftrain.pseudo import UNLABELLED
 
 
 def write_run(out: Path, data: Path, *, n_rounds: int = 2, kept: int = 2, boxes: bool = True) -> Path:
@@ -129,8 +129,8 @@ def test_rounds_are_compared_in_the_chunks_that_both_heard(run: Path, tmp_path: 
     data, front_end = Path(first["root"].iloc[0]), read_rounds(run).front_end
     heard = chunk_table(load_dataset(data), front_end).assign(root=str(data))
     half = len(heard) // 2
-    heard.to_parquet(partly / "round-1" / HEARD)
-    heard.iloc[half:].to_parquet(partly / "round-2" / HEARD)
+    heard.to_parquet(partly / "round-1" / UNLABELLED)
+    heard.iloc[half:].to_parquet(partly / "round-2" / UNLABELLED)
     second = first[first["chunk"] >= half]
     assert len(second)
     second.assign(chunk=second["chunk"] - half).to_parquet(partly / "round-2" / "pseudo.parquet")
@@ -142,7 +142,7 @@ def test_rounds_are_compared_in_the_chunks_that_both_heard(run: Path, tmp_path: 
     assert sum(title.startswith("Round 1:") for title in titles) > sum(
         t.startswith("Round 2:") for t in titles
     )
-    heard.iloc[:half].to_parquet(partly / "round-1" / HEARD)  # nothing in common: nothing to compare
+    heard.iloc[:half].to_parquet(partly / "round-1" / UNLABELLED)  # nothing in common: nothing to compare
     first[first["chunk"] < half].to_parquet(partly / "round-1" / "pseudo.parquet")
     assert round_summary(read_rounds(partly))["in_previous"].isna().all()
 

@@ -18,7 +18,7 @@ from mast.probability import Calibration
 from mast.selftrain.admission import band_of, check_labellers
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.learnt_before import fingerprint
+from mast.training.leakage import fingerprint
 
 
 def with_hits(folder: Path, n_hits: int) -> Path:

@@ -26,7 +26,7 @@ from mast.selftrain import rounds
 from mast.selftrain.averaging import AVERAGED
 from mast.selftrain.committee import Committee
 from mast.selftrain.labelling import TOGETHER
-from mast.selftrain.pseudo import CELLS, HEARD
+from mast.selftrain.pseudo import CELLS, UNLABELLED
 from mast.selftrain.unlabelled import sample_chunks
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_by_plan
@@ -188,7 +188,7 @@ def test_stage_1_learns_from_pseudo_labels_and_stage_2_from_the_expert(seen: See
 
 def test_each_round_hears_other_chunks_until_all_were_heard(seen: Seen) -> None:
     """Eight of all chunks a round: no chunk in two rounds, and pseudo-labels are those of the chunks beside them."""
-    heard = [pd.read_parquet(seen.out / f"round-{number}" / HEARD) for number in (1, 2)]
+    heard = [pd.read_parquet(seen.out / f"round-{number}" / UNLABELLED) for number in (1, 2)]
     places = [set(zip(own["recording"], own["start_s"], strict=True)) for own in heard]
     assert [len(own) for own in places] == [8, 8]
     assert not places[0] & places[1]

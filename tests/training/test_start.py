@@ -39,7 +39,7 @@ from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
-from mast.training.learnt_before import fingerprint
+from mast.training.leakage import fingerprint
 from mast.training.loop import Result
 from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, load_recipe

@@ -242,7 +242,7 @@ def _training_caveat(run: DetectionRun, part: _Truth, truth_path: Path) -> str:
         return ""
     if card.weights_sha256 != run.weights_sha256 or LEARNT_FROM not in card.provenance:
         return ""
-    from mast.training.learnt_before import training_recordings
+    from mast.training.leakage import training_recordings
 
     known, n = training_recordings(part.dataset, card), len(part.dataset.reviewed_recordings)
     if not known:

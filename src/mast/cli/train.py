@@ -66,7 +66,7 @@ def train(
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
     from mast.training.effort import adjust_recipe
-    from mast.training.learnt_before import avoid_leakage
+    from mast.training.leakage import avoid_leakage
     from mast.training.part_list import PART_LIST, describe_parts, unused_boxes
     from mast.training.start import Start
     from mast.training.start_comparison import compare_with_start, learnt_from

@@ -19,8 +19,8 @@ def strip_paths(card: ModelCard) -> ModelCard:
 
     Paths mean nothing to others, and sometimes say more than their owner would like.
     """
-    places = sorted(set(_paths(card.provenance)), key=len, reverse=True)
-    return card.model_copy(update={"provenance": _strip(card.provenance, places)})
+    paths = sorted(set(_paths(card.provenance)), key=len, reverse=True)
+    return card.model_copy(update={"provenance": _strip(card.provenance, paths)})
 
 
 def _paths(value: Any, *, place: bool = False) -> Iterator[str]:
@@ -37,15 +37,15 @@ def _paths(value: Any, *, place: bool = False) -> Iterator[str]:
             yield value
 
 
-def _strip(value: Any, places: list[str]) -> Any:
+def _strip(value: Any, paths: list[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _strip(inside, places) for key, inside in value.items()}
+        return {key: _strip(inside, paths) for key, inside in value.items()}
     if isinstance(value, list | tuple):
-        return [_strip(inside, places) for inside in value]
+        return [_strip(inside, paths) for inside in value]
     if not isinstance(value, str):
         return value
-    for place in places:
-        value = value.replace(place, _last_part(place))
+    for path in paths:
+        value = value.replace(path, _last_part(path))
     return _ABSOLUTE.sub(lambda found: _last_part(found[0]), value)
 
 

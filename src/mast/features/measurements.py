@@ -56,8 +56,8 @@ def measure_events(path: str | Path, events: pd.DataFrame) -> pd.DataFrame:
     boxes = events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(dtype=np.float64)
     measured = np.full((len(boxes), len(MEASUREMENTS)), np.nan)
     frame_s = HOP / info.sample_rate
-    beside = np.maximum(_MARGIN_S, boxes[:, 1] - boxes[:, 0])
-    first, last = np.maximum(boxes[:, 0] - beside, 0.0), np.minimum(boxes[:, 1] + beside, info.duration_s)
+    margin_s = np.maximum(_MARGIN_S, boxes[:, 1] - boxes[:, 0])
+    first, last = np.maximum(boxes[:, 0] - margin_s, 0.0), np.minimum(boxes[:, 1] + margin_s, info.duration_s)
     inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
     for some, first_s, last_s in group_spans(first[inside], last[inside], at_once_s=_AT_ONCE_S):
         # frames lie where those of the whole recording do, and none that counts sees the edge of the piece
@@ -125,8 +125,8 @@ def measure_box(
     begin, end = (
         frame_s * (first_frame + t1 - 0.5 + _energy_quantile(envelope, share)) for share in (0.05, 0.95)
     )
-    beside = max(1, round(max(_MARGIN_S, end_s - start_s) / frame_s))
-    around = np.concatenate([power[max(0, t1 - beside) : t1, f1:f2], power[t2 : t2 + beside, f1:f2]])
+    margin = max(1, round(max(_MARGIN_S, end_s - start_s) / frame_s))
+    around = np.concatenate([power[max(0, t1 - margin) : t1, f1:f2], power[t2 : t2 + margin, f1:f2]])
     noise = float(np.median(around.mean(axis=1))) if len(around) else 0.0
     snr_db = 10 * np.log10(cells.mean() / noise) if noise > 0 else np.nan
     peak = bin_hz * (f1 + int(spectrum.argmax()))

@@ -18,7 +18,7 @@ from mast.events import BOX_COLUMNS
 from mast.grid import FrontEnd
 from mast.runs import Say, digest
 from mast.table_files import write_table
-from mast.training.learnt_before import avoid_leakage
+from mast.training.leakage import avoid_leakage
 from mast.training.start import Start
 
 # warnings of load_dataset
@@ -148,14 +148,14 @@ def write_listing(sources: Sources, folder: Path) -> None:
     """``recordings.csv`` over all sound and ``failures.csv`` of what cannot be read."""
     tables, failures = [], []
     for kind, dataset in sources.everything:
-        heard = set(dataset.reviewed_recordings) if kind == "labelled" else set()
+        reviewed = set(dataset.reviewed_recordings) if kind == "labelled" else set()
         boxes = Counter(dataset.annotations.events["recording"] if kind == "labelled" else [])
         names = dataset.recordings["file"]
         tables.append(
             dataset.recordings.assign(
                 kind=kind,
                 folder=str(dataset.root),
-                reviewed=names.isin(heard),
+                reviewed=names.isin(reviewed),
                 boxes=[boxes[name] for name in names],
             )
         )

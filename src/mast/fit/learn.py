@@ -75,8 +75,8 @@ def _count_chunks(run: FitRun) -> ChunkCounts:
     others = sum(len(chunks) for name, chunks in run.parts.items() if name not in ("train", "val"))
     sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
     unlabelled = round(2 * sound_s / run.recipe.front_end.chunk_s)  # chunks overlap by half
-    heard = len(run.all_chunks[0]) if run.sources.start.path is None else 0
-    return ChunkCounts(len(run.parts["train"]), len(run.parts["val"]), others, unlabelled, heard)
+    n_pretrain = len(run.all_chunks[0]) if run.sources.start.path is None else 0
+    return ChunkCounts(len(run.parts["train"]), len(run.parts["val"]), others, unlabelled, n_pretrain)
 
 
 def statistics(run: FitRun) -> None:

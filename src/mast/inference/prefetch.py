@@ -90,17 +90,17 @@ def chain_prefetched(parts: Iterator[Iterator[T]], *, n_parallel: int, depth: in
         n_parallel: parts at once, each drawn by a thread of its own.
         depth: items of each part that may wait.
     """
-    begun: deque[Prefetch[T]] = deque()
+    started: deque[Prefetch[T]] = deque()
     try:
         while True:
-            while len(begun) < n_parallel and (part := next(parts, None)) is not None:
-                begun.append(Prefetch(part, depth=depth))
-            if not begun:
+            while len(started) < n_parallel and (part := next(parts, None)) is not None:
+                started.append(Prefetch(part, depth=depth))
+            if not started:
                 return
-            yield from begun[0]
-            begun.popleft()
+            yield from started[0]
+            started.popleft()
     finally:
-        for waiting in begun:
+        for waiting in started:
             waiting.close()
 
 

@@ -115,7 +115,7 @@ class MastDetector(WithPoints, BoxDetector):
         (torch.Size([2, 5440, 4]), torch.Size([2, 5440]))
         """
         tokens = self.encoder.feature_map(spectrograms)  # (B, D, T/16, F/16)
-        levels: list[Tensor] = self.pyramid(self.adapted(tokens, spectrograms))  # finest (B, C, T/8, F/4)
+        levels: list[Tensor] = self.pyramid(self.adapt(tokens, spectrograms))  # finest (B, C, T/8, F/4)
         head: HeadOutput = self.head(levels)
         return DenseOutput(
             head.logits,
@@ -125,7 +125,7 @@ class MastDetector(WithPoints, BoxDetector):
             tokens.detach(),
         )
 
-    def adapted(self, tokens: Tensor, spectrograms: Tensor) -> Tensor:
+    def adapt(self, tokens: Tensor, spectrograms: Tensor) -> Tensor:
         """(B, D, T/16, F/16) and (B, 1, T, F) → (B, C, T/8, F/4): the map that the pyramid stands on."""
         finest: Tensor = self.adapter(tokens)
         return finest + self.detail(spectrograms) if self.config.detail > 0 else finest
@@ -264,7 +264,7 @@ class MastDetector(WithPoints, BoxDetector):
         vectors = box_vectors(tokens, spectrograms, padded.boxes, self.config.encoder.patch)
         return [row[: len(image_boxes)] for row, image_boxes in zip(vectors, boxes, strict=True)]
 
-    def projected(self, levels: Sequence[Tensor], boxes: Tensor) -> Tensor:
+    def project(self, levels: Sequence[Tensor], boxes: Tensor) -> Tensor:
         """Pyramid levels, finest first, and (B, K, 4) boxes → (B, K, P), of length one: the contrastive projection."""
         if self.config.second_look:
             pooled = self.second.vectors(levels, boxes)
@@ -295,7 +295,7 @@ class MastDetector(WithPoints, BoxDetector):
         """What the second look learns from."""
         return choose_regions(
             truths,
-            self._jittered(truths, generator),
+            self._jitter_truths(truths, generator),
             clip_boxes(output.boxes.detach(), self.chunk),
             output.logits.detach(),
             torch.rand(output.logits.shape, device=output.logits.device, generator=generator),
@@ -313,7 +313,7 @@ class MastDetector(WithPoints, BoxDetector):
             terms["contrastive"] = self._contrast(projected, truths, proposals < BACKGROUND_IOU)
         return terms
 
-    def _jittered(self, truths: Truths, generator: torch.Generator | None) -> Tensor:
+    def _jitter_truths(self, truths: Truths, generator: torch.Generator | None) -> Tensor:
         """(B, M, P, 4) copies of the true boxes, moved and stretched a little."""
         shape = (*truths.valid.shape, self.config.contrastive_positives, 4)
         noise = torch.rand(shape, device=truths.boxes.device, generator=generator) * 2 - 1
@@ -353,7 +353,7 @@ class MastDetector(WithPoints, BoxDetector):
         self, output: DenseOutput, truths: Truths, generator: torch.Generator | None
     ) -> Tensor:
         """L_con over all true boxes of the batch, against background that is drawn for it."""
-        jittered = self._jittered(truths, generator)
+        jittered = self._jitter_truths(truths, generator)
         negatives = sample_negatives(
             clip_boxes(output.boxes.detach(), self.chunk),
             output.logits.detach(),
@@ -365,7 +365,7 @@ class MastDetector(WithPoints, BoxDetector):
         regions = torch.cat(
             [truths.boxes, jittered.flatten(1, 2), negatives.boxes], dim=1
         )  # (B, M + MP + K, 4)
-        return self._contrast(self.projected(output.levels, regions), truths, negatives.valid)
+        return self._contrast(self.project(output.levels, regions), truths, negatives.valid)
 
     def _contrast(self, projected: Tensor, truths: Truths, is_background: Tensor) -> Tensor:
         """L_con of the projections of M true boxes, M·P jittered copies and K others, (B, M + MP + K, P).

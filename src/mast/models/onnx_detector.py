@@ -197,7 +197,7 @@ class _DetectorGraph(Nodes):
         x = self._as_map(self.linear(tokens, reduce, None, rounded=self.rounded), channels, rows, columns)
         small = self._group_norm(x, "adapter.reduce.1", rows * columns, keep="both")
         small = self._residual(small, "adapter.residual", rows * columns, keep="both")
-        finest = self._finish_map(self._upsampled(small.values), "adapter.upsample", relu=False)
+        finest = self._finish_map(self._upsample(small.values), "adapter.upsample", relu=False)
         cells = config.finest_grid[0] * config.finest_grid[1]
         finest = self._conv_block(finest, "adapter.separable.0", cells)
         finest = self._conv_block(finest, "adapter.separable.1", cells, keep="both")
@@ -206,7 +206,7 @@ class _DetectorGraph(Nodes):
     def _as_map(self, tokens: str, channels: int, rows: int, columns: int) -> str:
         return self.reshape(self.transpose(tokens, 0, 2, 1), 1, channels, rows, columns)
 
-    def _upsampled(self, values: str) -> str:
+    def _upsample(self, values: str) -> str:
         """A transposed convolution whose kernel is its stride: every cell becomes some, by one product."""
         config = self.config
         (rows, columns), channels = config.encoder.token_grid, config.channels
@@ -237,10 +237,10 @@ class _DetectorGraph(Nodes):
             )
             if k < config.levels - 1:
                 above = self.add("Mul", fused[k + 1], self.array(shares[k, 1]))
-                fused[k] = self._with_above(fused[k], above, k + 1)
+                fused[k] = self._add_coarser(fused[k], above, k + 1)
         return [self._smooth(values, k) for k, values in enumerate(fused)]
 
-    def _with_above(self, values: str, above: str, level: int) -> str:
+    def _add_coarser(self, values: str, above: str, level: int) -> str:
         """A map plus the next coarser one, each of whose cells is added to four. Channels last: they lie together."""
         (rows, columns), channels = self.grids[level], self.config.channels
         fine = self.reshape(self.transpose(values, 0, 2, 3, 1), rows, 2, columns, 2, channels)
@@ -264,7 +264,7 @@ class _DetectorGraph(Nodes):
         )
         branches = self._convolution(x, f"{name}.branches", np.concatenate(square), None)
         x = self._finish_map(
-            self._normed(branches, scale, shift, rows * columns),
+            self._normalise(branches, scale, shift, rows * columns),
             f"{name}.branches.norm",
             relu=True,
             keep="whole",
@@ -338,12 +338,12 @@ class _DetectorGraph(Nodes):
     ) -> _Map:
         """Group norm, the sum with another map where one is given, ReLU."""
         scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        normed = self._normed(values, scale, shift, cells)
+        normed = self._normalise(values, scale, shift, cells)
         if plus:
             normed = self.add("Add", normed, plus)
         return self._finish_map(normed, f"{name}{at}", relu=True, keep=keep)
 
-    def _normed(self, values: str, scale: Weights, shift: Weights, cells: int) -> str:
+    def _normalise(self, values: str, scale: Weights, shift: Weights, cells: int) -> str:
         channels = len(scale)
         groups = channels // GROUP
         flat = self.reshape(values, 1, groups, GROUP * cells)

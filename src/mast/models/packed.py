@@ -123,7 +123,7 @@ def pack_encoder(encoder: Encoder, batch: int) -> bool:
 
 
 def _packed(encoder: Encoder, batch: int) -> PackedEncoder | None:
-    if not _works():
+    if not _is_supported():
         return None
     try:
         return PackedEncoder(encoder, batch)
@@ -164,7 +164,7 @@ class SmallMapGroupNorm(nn.Module):
         return y.contiguous(memory_format=torch.channels_last)
 
 
-def _works() -> bool:
+def _is_supported() -> bool:
     """Whether oneDNN takes bfloat16 on this CPU, and a small packed layer gives what a plain one gives, to rounding."""
     try:
         if not torch.ops.mkldnn._is_mkldnn_bf16_supported():

@@ -14,7 +14,7 @@ from mast.errors import MastError
 from mast.events import match_pairs, overlapping_pairs
 from mast.grid import FrontEnd
 from mast.runs import ROUNDS, load_inputs
-from mast.selftrain.pseudo import HEARD, sure_pseudo_labels
+from mast.selftrain.pseudo import UNLABELLED, sure_pseudo_labels
 
 _CELLS = ["t1", "f1", "t2", "f2"]
 
@@ -77,7 +77,7 @@ def read_rounds(run: Path) -> SelfTrainingRun:
     numbers = sorted(set(rows["round"]) - {0})
     pseudo, labelled_chunks = _number_chunks_alike(
         {n: sure_pseudo_labels(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
-        {n: run / f"round-{n}" / HEARD for n in numbers},
+        {n: run / f"round-{n}" / UNLABELLED for n in numbers},
     )
     return SelfTrainingRun(
         rows=rows,

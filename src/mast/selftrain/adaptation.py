@@ -33,7 +33,7 @@ from mast.models.find import find_model
 from mast.runs import ADAPTED, SILENT, Reporter, load_inputs, save_inputs
 from mast.selftrain.admission import check_labellers
 from mast.selftrain.labelling import load_labeller
-from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
+from mast.selftrain.pseudo import UNLABELLED, PseudoLabels, labels_by_chunk, pseudo_label, save_events
 from mast.selftrain.scale import match_box_counts, shift_calibration
 from mast.selftrain.unlabelled import ChunkSources, sample_chunks, select_chunks, with_labels, without_labels
 from mast.training.chosen_chunks import Chunks, decode_once, ordered_batches, unlabelled_chunks
@@ -187,8 +187,8 @@ def sample_training_chunks(labels: PseudoLabels, max_chunks: int, seed: int) -> 
 
 def _label(job: _AdaptationRun, sources: ChunkSources) -> pd.DataFrame:
     """What the detector finds in the sample; kept on disk, so that a resumed run learns from the same boxes."""
-    path, heard = job.out / PSEUDO, job.out / HEARD
-    if path.exists() and heard.exists():
+    path, chunks_path = job.out / PSEUDO, job.out / UNLABELLED
+    if path.exists() and chunks_path.exists():
         return pd.read_parquet(path)
     start = job.start
     assert start.path is not None
@@ -207,7 +207,7 @@ def _label(job: _AdaptationRun, sources: ChunkSources) -> pd.DataFrame:
         )
     if job.machine.is_main:
         save_events(events, path)
-        save_events(chunks.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
+        save_events(chunks.table[["root", "recording", "site", "start_s", "valid_s"]], chunks_path)
     return events
 
 

@@ -33,7 +33,7 @@ from mast.training.chunk_scores import BoxFinder
 from mast.training.recipe import SelfTrainRecipe
 
 CELLS = ["t1", "f1", "t2", "f2"]
-HEARD = "unlabelled.parquet"  # in a round's folder: the chunks that its pseudo-labels are of
+UNLABELLED = "unlabelled.parquet"  # in a round's folder: the chunks that its pseudo-labels are of
 _IN_A_ROW_FRAMES, _SAME_BAND = 20, 0.6  # longest gap in a row, and minimum overlap of the bands; our choice
 
 

@@ -41,7 +41,7 @@ from mast.selftrain.averaging import AVERAGED, average_rounds
 from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
 from mast.selftrain.policy import measure_trust
 from mast.selftrain.pseudo import (
-    HEARD,
+    UNLABELLED,
     keep_trusted,
     labels_by_chunk,
     max_row_length,
@@ -61,7 +61,7 @@ from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_by_plan
 from mast.training.detector_training import DetectorRun, fit_detector
-from mast.training.learnt_before import avoid_leakage
+from mast.training.leakage import avoid_leakage
 from mast.training.machine import prepare_machine
 from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, TrainRecipe, check_and_save_recipe
@@ -270,8 +270,8 @@ def _without_unfreezing(recipe: Recipe) -> Recipe:
     """The recipe; for a baseline, which has no encoder blocks, without their unfreezing."""
     if recipe.model == "mast":
         return recipe
-    plan, whole = recipe.selftrain, {"unfreezing": None, "top_blocks": "all"}
-    stages = {name: getattr(plan, name).model_copy(update=whole) for name in ("stage1", "stage2")}
+    plan, changes = recipe.selftrain, {"unfreezing": None, "top_blocks": "all"}
+    stages = {name: getattr(plan, name).model_copy(update=changes) for name in ("stage1", "stage2")}
     return recipe.model_copy(update={"selftrain": plan.model_copy(update=stages)})
 
 
@@ -452,8 +452,8 @@ def _pseudo_labels(
     ``max_threshold`` is the threshold of those that label, above which an adaptive q(S) does not rise.
     """
     folder = setting.out / f"round-{number}"
-    path, heard = folder / "pseudo.parquet", folder / HEARD
-    if path.exists() and heard.exists():
+    path, chunks_path = folder / "pseudo.parquet", folder / UNLABELLED
+    if path.exists() and chunks_path.exists():
         return pd.read_parquet(path)
     plan, machine = setting.recipe.selftrain, setting.machine
     loaded = load_labeller(latest, setting.teachers, setting.recipe, machine)
@@ -478,7 +478,7 @@ def _pseudo_labels(
             events = keep_trusted(events, trust, plan, max_threshold=max_threshold)
     if machine.is_main:
         save_events(events, path)
-        save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
+        save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], chunks_path)
     return events
 
 

@@ -66,10 +66,10 @@ class ThoroughModel:
             score_threshold: minimum probability.
             nms_iou: of two boxes that overlap more than this, one stays; the model's own by default.
         """
-        heard = [self._detect_at(front_end, sound, nms_iou) for front_end in self._front_ends]
+        by_speed = [self._detect_at(front_end, sound, nms_iou) for front_end in self._front_ends]
         limits = [self.front_end.chunk_frames, self.front_end.n_bins] * 2
         detections = []
-        for own in zip(*heard, strict=True):
+        for own in zip(*by_speed, strict=True):
             boxes, scores, _ = combine_speeds(own, self._front_ends)
             cells = np.clip(events_to_cells(boxes, self.front_end), 0.0, limits)
             detections.append(

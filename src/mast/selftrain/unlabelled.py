@@ -16,7 +16,7 @@ from mast.grid import FrontEnd
 from mast.runs import Say
 from mast.selftrain.pseudo import PseudoLabels
 from mast.training.chosen_chunks import Chunks
-from mast.training.learnt_before import fingerprint, labelled_sound, overlap
+from mast.training.leakage import fingerprint, labelled_sound, overlap
 from mast.wording import counted
 
 ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks

@@ -103,7 +103,7 @@ class Chunks:
             index,
         )
 
-    def names(self, rows: Sequence[int]) -> str:
+    def recording_names(self, rows: Sequence[int]) -> str:
         """The recordings behind some chunks, for a message."""
         chosen = self.table.iloc[list(rows)]
         shown = [f"{r} at {s:g} s" for r, s in zip(chosen["recording"], chosen["start_s"], strict=True)]
@@ -359,6 +359,8 @@ def batch_names(chunks: Chunks, batch_size: int, seed: int) -> Callable[[int], s
 
     def names(step: int) -> str:
         epoch, row = divmod(step, max(1, len(chunks) // batch_size))
-        return chunks.names(epoch_order(len(chunks), batch_size, seed=seed, epoch=epoch)[row].tolist())
+        return chunks.recording_names(
+            epoch_order(len(chunks), batch_size, seed=seed, epoch=epoch)[row].tolist()
+        )
 
     return names

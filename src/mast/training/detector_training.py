@@ -47,7 +47,7 @@ from mast.training.groups import (
     parameter_groups,
     set_trainable,
 )
-from mast.training.learnt_before import avoid_leakage, sound_learnt
+from mast.training.leakage import avoid_leakage, training_sound
 from mast.training.loop import Job, Result, train
 from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
@@ -166,14 +166,14 @@ def fit_detector(
     torch.manual_seed(seed)
     model = build_detector(run.recipe.detector_for(plan))
     note = run.start.load_into(model, run.recipe)
-    learnt = sound_learnt(train_chunks, run.start.card)
+    learnt = training_sound(train_chunks, run.start.card)
     train_chunks, val_chunks = (
         decode_once(c, machine.device, workers=machine.workers, progress=progress)
         for c in (train_chunks, val_chunks)
     )
     pipeline = _pipeline(run, train_chunks, progress)
     before = clone_weights(model) if plan.start_share else {}
-    fitting = _DetectorInTraining(run, pipeline, val_chunks, Origin(len(train_chunks), note, learnt), before)
+    trainer = _DetectorTrainer(run, pipeline, val_chunks, Origin(len(train_chunks), note, learnt), before)
     multipliers, set_trainable_in = _trainable(model, plan, pretrained=run.start.path is not None)
     machine.compile(model)
     job = Job(
@@ -185,14 +185,14 @@ def fit_detector(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers=multipliers
         ),
         set_trainable=set_trainable_in,
-        validate=fitting.validate,
-        save=fitting.save,
+        validate=trainer.validate,
+        save=trainer.save,
         best_metric="f1",
         describe=batch_names(train_chunks, plan.batch_size, seed),
     )
     result = train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
     if stop_after is None:  # the last epoch is done, now or in a run that was killed before it came to this
-        fitting.calibrate()
+        trainer.calibrate()
     return result
 
 
@@ -221,7 +221,7 @@ def _pipeline(run: DetectorRun, train_chunks: Chunks, progress: Progress | None)
 
 
 @dataclass(frozen=True)
-class _DetectorInTraining:
+class _DetectorTrainer:
     """How the detector of a run is validated, saved and calibrated."""
 
     run: DetectorRun

@@ -18,7 +18,7 @@ class Origin:
     Attributes:
         n_chunks: that it learns from.
         note: on the weights it started from; may be empty.
-        learnt: of a detector, the labelled sound that it and its starts have learnt from (mast.training.learnt_before).
+        learnt: of a detector, the labelled sound that it and its starts have learnt from (mast.training.leakage).
         code: version and commit.
     """
 

@@ -16,7 +16,7 @@ from mast.data.recordings import Dataset
 from mast.data.splits import parts_in_order
 from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks
-from mast.training.learnt_before import spans_of
+from mast.training.leakage import spans_of
 from mast.wording import counted
 
 PART_LIST = "split.csv"

@@ -191,7 +191,7 @@ def fit_encoder(
     note = run.start.load_into_autoencoder(model)
     pipeline = FrontEndPipeline(recipe.front_end, normalisation)
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
-    fitting = _EncoderInTraining(run, pipeline, val_chunks, Origin(len(train_chunks), note))
+    trainer = _EncoderTrainer(run, pipeline, val_chunks, Origin(len(train_chunks), note))
     machine.compile(model, graphs=True)
     objective = PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world)
     job = Job(
@@ -203,8 +203,8 @@ def fit_encoder(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers={"": 1.0}
         ),
         set_trainable=lambda epoch: False,
-        validate=fitting.validate,
-        save=fitting.save,
+        validate=trainer.validate,
+        save=trainer.save,
         best_metric="negative_error",
         describe=batch_names(train_chunks, plan.batch_size, seed),
         follow=objective.follow if plan.latent_weight else None,
@@ -213,7 +213,7 @@ def fit_encoder(
 
 
 @dataclass(frozen=True)
-class _EncoderInTraining:
+class _EncoderTrainer:
     """How the autoencoder of a run is validated and saved."""
 
     run: TrainingRun

@@ -178,7 +178,7 @@ def _weigh(criterion: Any, weights: Tensor) -> None:
 def _build_network(options: YoloOptions) -> Any:
     """ultralytics' ``DetectionModel`` with random weights, one channel, one class."""
     try:
-        with _kept_quiet():
+        with _quiet_import():
             from ultralytics.nn.tasks import DetectionModel
             from ultralytics.utils import DEFAULT_CFG, ROOT, YAML
     except ImportError as error:
@@ -195,7 +195,7 @@ def _build_network(options: YoloOptions) -> Any:
 
 
 @contextmanager
-def _kept_quiet() -> Iterator[None]:
+def _quiet_import() -> Iterator[None]:
     """Let ultralytics be imported without reaching out or leaving traces.
 
     On import it looks for a network, writes a settings file, and changes what is not its own: environment variables

@@ -18,7 +18,7 @@ from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import train_detector
-from mast.training.learnt_before import avoid_leakage, fingerprint, labelled_sound
+from mast.training.leakage import avoid_leakage, fingerprint, labelled_sound
 
 
 def start_that_learnt_from(folder: Path, dataset: Dataset, names: Sequence[str], end_s: float = 11.0) -> Path:

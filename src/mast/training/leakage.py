@@ -53,7 +53,7 @@ def labelled_sound(parts: Iterable[Chunks]) -> Spans:
     )
 
 
-def sound_learnt(train_chunks: Chunks, start: ModelCard | None) -> Spans:
+def training_sound(train_chunks: Chunks, start: ModelCard | None) -> Spans:
     """What a detector will have learnt from: the labelled ones of these chunks, and all that its start has.
 
     Pseudo-labels do not count: what is measured is left out of them (:mod:`mast.selftrain.unlabelled`).
