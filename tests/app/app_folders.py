@@ -19,7 +19,7 @@ TOKEN = "a-token-for-tests"
 _PROGRAM = """
 import atexit, sys, time
 from pathlib import Path
-from mast.cli.reporting import report, reported
+from mast.cli.reporting import current_report, report_command
 from mast.errors import ConfigError
 words = sys.argv[1:]
 out = Path(words[words.index("--out") + 1])
@@ -29,9 +29,9 @@ def leave():
         time.sleep(2)
 
 atexit.register(leave)
-with reported():
+with report_command():
     for done in range(100_000):
-        report().update("detect", done, 100_000, "recordings", 60.0)
+        current_report().update("detect", done, 100_000, "recordings", 60.0)
         if (out / "finish").exists():
             break
         if (out / "fail").exists():
