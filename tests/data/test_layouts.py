@@ -355,5 +355,5 @@ def test_a_folder_with_files_is_never_written_into(rainforest: Path, tmp_path: P
 def test_a_script_here_is_not_a_name_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)  # it would run the script
     (tmp_path / "birds.py").write_text("", encoding="utf-8")
-    with pytest.raises(MastError, match="is a file, not a folder of Parquet files"):
+    with pytest.raises(MastError, match="is a file; expected a folder of Parquet files"):
         next(hub_rows(str(tmp_path / "birds.py")))

@@ -1,6 +1,6 @@
 """From recordings and boxes to training batches.
 
-Datasets are here by name. Chunks are in :mod:`mast.data.chunks`, the examples and batches that are trained on in
+This package itself exports datasets. Chunks are in :mod:`mast.data.chunks`, the examples and batches for training in
 :mod:`mast.data.chunk_dataset`, simulated recordings in :mod:`mast.data.simulate`.
 """
 

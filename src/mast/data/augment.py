@@ -33,7 +33,7 @@ Operation = Literal[
     "time_mask",
     "frequency_mask",
 ]
-# the order in which they act: first what moves sound, then what adds sound, last what hides it
+# in the order in which they are applied: first those that move sound, then those that add or hide it
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 BY_DEFAULT = tuple(name for name in OPERATIONS if name != "repeats")  # the paper's
 
@@ -46,7 +46,7 @@ class AugmentConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     probability: float = Field(
-        default=0.9, ge=0, le=1, description="examples changed at all; Table 'Detector fine-tuning'"
+        default=0.9, ge=0, le=1, description="share of the examples changed; Table 'Detector fine-tuning'"
     )
     most: int = Field(
         default=3,
@@ -55,13 +55,13 @@ class AugmentConfig(BaseModel):
     )
     operations: tuple[Operation, ...] = Field(
         default=BY_DEFAULT,
-        description="those to choose from; beyond the paper's there is repeats, which makes songs and rows of one call",
+        description="operations to choose from; repeats, which makes songs and rows of one call, is not the paper's",
     )
     song_gap: float | None = Field(
         default=None,
         gt=0,
-        description="frames between repeats below which they are one song with one box; from the expert's boxes by "
-        "default",
+        description="repeats with gaps of fewer frames are one song with one box; by default, taken from the expert's "
+        "boxes",
     )
     time_shift: float = Field(
         default=0.25, ge=0, le=1, description="largest shift either way, share of the frames"
@@ -87,7 +87,7 @@ class AugmentConfig(BaseModel):
     )
     cutmix_band: Range = Field(
         default=(1.0, 1.0),
-        description="its height, share of the bins; whole band: a splice of tape, no edge no sound has",
+        description="its height, share of the bins; a whole band is like a splice of tape, without unnatural edges",
     )
     max_occlusion: float = Field(
         default=0.5, ge=0, le=1, description="hidden share above which a box is dropped"
@@ -125,7 +125,7 @@ class Augmented(NamedTuple):
     spectrograms: Tensor  # (B, 1, T, F) raw log-mel
     boxes: list[Tensor]  # B × (M, 4) float cells, on the CPU
     doubtful: list[Tensor]  # B × (D, 4) boxes that are perhaps calls
-    weights: Tensor  # (B,); of a mixture, the mean of its parts by their shares
+    weights: Tensor  # (B,); for a mixture, the mean of its parts, weighted by their shares
 
 
 def augment_batch(
@@ -148,11 +148,11 @@ def augment_batch(
         boxes: B tensors (M, 4), rows ``t1, f1, t2, f2`` in cells; M may be 0.
         config: which, how often, how strong.
         generator: a CPU generator; decides everything random.
-        sure: B tensors (M,) bool, which boxes are calls; the others are perhaps. All by default.
+        sure: B tensors (M,) bool, which boxes are calls; the others are doubtful. All are calls by default.
         weights: (B,) weight of each example in the loss; 1 by default.
         noise: background to mix in; without one ``"background"`` is not drawn.
     """
-    assert generator.device.type == "cpu", "choices are drawn on the CPU, so that no GPU is waited for"
+    assert generator.device.type == "cpu", "choices are drawn on the CPU, so that nothing waits for a GPU"
     batch = len(spectrograms)
     loss_weights = torch.ones(batch) if weights is None else weights.clone()
     table = box_table([b.detach().cpu() for b in boxes], sure)
@@ -186,7 +186,7 @@ class _Examples(NamedTuple):
 
 
 def _available_operations(config: AugmentConfig, noise: NoiseBank | None, batch: int) -> list[Operation]:
-    """Those of the configured operations that can be done, in the order in which they act."""
+    """The configured operations that are possible here, in the order in which they are applied."""
     impossible: set[Operation] = set()
     if noise is None:
         impossible.add("background")
@@ -235,7 +235,7 @@ class _Draw:
 def _apply_to_each(
     operation: Operation, own: _Examples, draw: _Draw, config: AugmentConfig, noise: NoiseBank | None
 ) -> _Examples:
-    """One operation that concerns each example alone."""
+    """Apply an operation that changes each example on its own."""
     spectrograms, boxes = own
     n_frames, n_bins = spectrograms.shape[2:]
     limits = config.limits
@@ -274,7 +274,7 @@ def _apply_to_each(
 def _apply_mixing(
     operation: Operation, own: _Examples, other: _Examples, draw: _Draw, config: AugmentConfig
 ) -> tuple[_Examples, Tensor]:
-    """One operation that brings another example in, and the other's share (n,) of the result."""
+    """Apply an operation that mixes in another example; also returns that example's share (n,) of the result."""
     n_frames, n_bins = own.spectrograms.shape[2:]
     if operation == "mixup":
         share = draw.uniform(*config.mixup_share)
@@ -287,7 +287,7 @@ def _apply_mixing(
 
 
 def _partners(batch: int, generator: torch.Generator) -> Tensor:
-    """(B,) another example for each: neighbours on a random ring, so nobody is its own partner."""
+    """(B,) another example for each: neighbours on a random ring, so no example is its own partner."""
     ring = torch.randperm(batch, generator=generator)
     partners = torch.empty_like(ring)
     partners[ring] = ring.roll(1)

@@ -1,6 +1,6 @@
-"""Boxes outside the band that a model hears, though there is sound: one rule and one sentence for all commands.
+"""Boxes outside the band that a model hears, although there is sound: one rule and one message for all commands.
 
-Such a box is neither a call to find nor a miss. Sound in which nothing else was boxed is empty in the band, and counts
+Such a box is neither a call to find nor a miss. Where nothing else was boxed, the band is empty, and the sound counts
 as heard and empty.
 """
 
@@ -22,7 +22,7 @@ from mast.grid import FrontEnd, in_band
 def restrict_to_band(
     dataset: Dataset, front_end: FrontEnd, *, tell: Callable[[str], None] = warnings.warn
 ) -> Dataset:
-    """The dataset without the boxes that a front end cannot see; what was listened to stays.
+    """The dataset without the boxes that a front end cannot see; the record of what was listened to stays.
 
     Boxes that reach beyond the band stay whole here: :func:`mast.grid.events_to_grid` cuts them.
 
@@ -51,7 +51,7 @@ def band_warning(events: pd.DataFrame, front_end: FrontEnd, what: str) -> str:
     Args:
         events: in the event schema.
         front_end: the band.
-        what: the events are, in the plural.
+        what: what to call the events, in the plural.
     """
     outside = events[~in_band(boxes_of(events), front_end)]
     if outside.empty:

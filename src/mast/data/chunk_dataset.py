@@ -23,20 +23,20 @@ class Example(NamedTuple):
 
     waveform: Tensor  # (chunk_samples,) float32, mean-centred, zero-padded
     boxes: Tensor  # (M, 4) float32 cells
-    sure: Tensor  # (M,) bool: a call, or (of pseudo-labels) perhaps one
+    sure: Tensor  # (M,) bool: which are calls; pseudo-labels may be doubtful
     weight: float
-    row: int  # among the chunks
+    row: int  # in the table of chunks
 
 
 class Batch(NamedTuple):
-    """Several chunks. Few tensors, whatever the number of chunks: each costs its way from a worker process."""
+    """Several chunks. Few tensors, however many chunks: sending each one from a worker process takes time."""
 
     waveforms: Tensor  # (B, chunk_samples) float32
     all_boxes: Tensor  # (N, 4) float32 cells, chunk after chunk
     all_sure: Tensor  # (N,) bool
     counts: tuple[int, ...]  # boxes of each chunk
     weights: Tensor  # (B,) float32
-    rows: Tensor  # (B,) among the chunks
+    rows: Tensor  # (B,) in the table of chunks
 
     @property
     def boxes(self) -> list[Tensor]:
@@ -45,24 +45,24 @@ class Batch(NamedTuple):
 
     @property
     def sure(self) -> list[Tensor]:
-        """B × (M,) which of them are calls; the others are perhaps."""
+        """B × (M,) which of them are calls; the others are doubtful."""
         return list(torch.split(self.all_sure, list(self.counts)))
 
 
 class ChunkDataset(torch.utils.data.Dataset[Example]):
-    """Labelled chunks by number, read from disk when asked for (by worker processes, with a DataLoader).
+    """Labelled chunks by number, read from disk when requested (by worker processes, with a DataLoader).
 
     Args:
         dataset: recordings and boxes.
         chunks: rows of :func:`chunk_table`, all labelled (or with ``boxes`` given, as for pseudo-labels).
         front_end: sample rate, length, grid.
         boxes: (M, 4) cells of each chunk; from the dataset's events by default.
-        sure: (M,) which of them are calls; the others are perhaps, and count neither as calls nor as background. All by
-            default.
+        sure: (M,) which of them are calls; the others are doubtful, and count neither as calls nor as background. All
+            are calls by default.
         weights: weight of each chunk in the loss; 1 by default.
 
     Raises:
-        ConfigError: a chunk that nobody listened to all of, without boxes of its own.
+        ConfigError: ``boxes`` are not given, and nobody listened to all of a chunk.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
             self.sure = [torch.tensor(own, dtype=torch.bool) for own in sure]
         self.weights = np.ones(len(chunks)) if weights is None else np.asarray(weights, dtype=np.float64)
         assert len(self.boxes) == len(self.weights) == len(chunks)
-        # of its recordings
+        # of the recordings in the chunks
         self.paths = {str(name): dataset.path(name) for name in chunks["recording"].unique()}
         self._paths = [self.paths[str(name)] for name in chunks["recording"]]
         self._starts = chunks["start_s"].to_numpy(dtype=np.float64)

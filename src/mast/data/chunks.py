@@ -4,8 +4,8 @@ Chunks follow the rule of :mod:`mast.audio.windows` (10.24 s every 5.12 s; less 
 dropped, more is padded), but as a table made from durations alone, so that a chunk can be drawn at random
 and read by seeking. A chunk counts as labelled only if all of it was listened to.
 
-The paper's recordings are all longer than that. For those of users who label short clips, ``keep_short`` makes one
-padded chunk of a recording that holds less than half a chunk in all, as inference does.
+The paper's recordings are all longer than that. For users who label short clips, ``keep_short`` makes one padded chunk
+of each recording that is shorter than half a chunk, as inference does.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def chunk_starts(
 ) -> tuple[FloatArray, FloatArray]:
     """Where the chunks of a recording begin and how much sound each holds, both (N,) in seconds.
 
-    The same chunks as :func:`mast.audio.windows` gives, which a test holds it to. ``keep_short`` is narrower here: what
-    is left behind the last chunk of a longer recording is dropped all the same, as in the paper.
+    These are the chunks that :func:`mast.audio.windows` gives; a test checks this. ``keep_short`` does less here: what
+    is left after the last chunk of a longer recording is still dropped, as in the paper.
     """
     size = front_end.chunk_samples
     hop = size // 2 if hop_s is None else round(hop_s * front_end.sample_rate)
@@ -94,14 +94,14 @@ def chunk_starts(
 
 
 def default_split_of(dataset: Dataset) -> SplitConfig:
-    """How a dataset is divided where nobody says."""
+    """How a dataset is divided by default."""
     return default_split(dataset.recordings, dataset.annotations.events["recording"])
 
 
 def split_chunks(
     dataset: Dataset, chunks: pd.DataFrame, config: SplitConfig | None = None, *, seed: int = 0
 ) -> tuple[Split, pd.DataFrame]:
-    """Divide a dataset, and its chunks with it; as :func:`default_split_of` says by default.
+    """Divide a dataset, and its chunks with it; by default, as :func:`default_split_of` says.
 
     Returns:
         The split, and ``chunks`` with a column ``split``: the part that wholly holds the chunk, or empty for
@@ -117,7 +117,7 @@ def split_chunks(
         chunks=chunks,
     )
     length = chunks["recording"].map(dataset.recordings.set_index("file")["duration_s"])
-    # whole samples may be a little more than a duration in seconds, which files round
+    # a whole number of samples may be a little longer than the duration, which is rounded in files
     ends = np.minimum(chunks["start_s"] + chunks["valid_s"], length.astype("float64"))
     return split, chunks.assign(
         split=split.assign(list(chunks["recording"]), list(chunks["start_s"]), list(ends))
@@ -138,7 +138,7 @@ def chunk_boxes(dataset: Dataset, chunks: pd.DataFrame, front_end: FrontEnd) -> 
         if events is None:
             found.append(np.empty((0, 4), dtype=np.int64))
             continue
-        # none into the padding
+        # no box reaches into the padding
         frames = min(front_end.chunk_frames, int(np.ceil(valid / front_end.hop_s - 1e-6)))
         near = events.between(start, start + valid)
         found.append(events_to_grid(near, front_end, chunk_start_s=start, n_frames=frames).boxes)

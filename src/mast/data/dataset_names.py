@@ -1,7 +1,7 @@
 """Recordings that the tables of a dataset name and that cannot be used: one rule for all tables and commands.
 
-A few are left out, with a warning that names them. Where they are most of a table, the folder is probably the wrong
-one, and the table is refused.
+A few are left out, with a warning that names them. If they are more than half of a table, the folder is probably the
+wrong one, and the table is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Unusable(Enum):
 
 
 class DatasetNames:
-    """The dataset's own name for a recording that a table names in its own way, and which cannot be used.
+    """Finds the dataset's own names for the recordings that a table names, and which of these cannot be used.
 
     Args:
         root: the folder of the dataset.
@@ -99,7 +99,7 @@ class DatasetNames:
             boxes: whether a row is a box.
 
         Raises:
-            AnnotationError: a name that several recordings have, or most recordings cannot be used.
+            AnnotationError: a name fits several recordings, or most recordings cannot be used.
         """
         meant = {str(name): self._lookup.of_path(str(name)) for name in table["recording"].unique()}
         renamed = table.assign(recording=[meant[str(name)] for name in table["recording"]])
@@ -124,7 +124,7 @@ class DatasetNames:
         return renamed[renamed["recording"].isin(self._present)].reset_index(drop=True)
 
     def warn_of_other_missing(self, listing: Path, listed: Sequence[str]) -> None:
-        """Name the recordings that ``recordings.csv`` lists, that are not there, and that no warning has named."""
+        """Warn of the recordings that ``recordings.csv`` lists, that are missing, and that no warning has named yet."""
         missing = [
             name
             for name in listed
@@ -146,7 +146,7 @@ class DatasetNames:
 
 
 def check_listing(listing: Path, listed: Sequence[str], missing: Sequence[str]) -> None:
-    """Refuse a ``recordings.csv`` of which most recordings are not in its folder."""
+    """Refuse a ``recordings.csv`` if most of its recordings are not in its folder."""
     _refuse_if_mostly_unusable(
         listing, listing.parent, len(listed), dict.fromkeys(missing, _Unusable.MISSING)
     )
@@ -168,7 +168,7 @@ def _refuse_if_mostly_unusable(
 
 
 def _word_forms(which: Collection[str], root: Path) -> dict[str, object]:
-    """What the sentences of :class:`_Unusable` leave open, for one recording or several."""
+    """The words to fill into the sentences of :class:`_Unusable`, for one recording or several."""
     forms = (
         {"is_": "is", "was": "was", "it": "it", "them": "it", "its": "its", "s": ""}
         if len(which) == 1

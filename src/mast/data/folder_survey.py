@@ -52,7 +52,7 @@ class FolderSurvey:
 
 @dataclass(frozen=True)
 class SurveyTotals:
-    """What rows add up to; each counter has recordings by value.
+    """Totals over rows; each counter holds the number of recordings for each value.
 
     Attributes:
         hours: of sound.
@@ -74,7 +74,7 @@ def survey(folder: Path, *, progress: Callable[[int, int], None] = lambda done, 
 
     Args:
         folder: searched with all its subfolders.
-        progress: called with files read, and in all.
+        progress: called with the number of files read and the number in all.
 
     Raises:
         AudioError: there is no such folder, it cannot be listed, or it holds no recordings.
@@ -104,7 +104,7 @@ def survey(folder: Path, *, progress: Callable[[int, int], None] = lambda done, 
 
 
 def add_up(rows: Sequence[RecordingRow]) -> SurveyTotals:
-    """Add up what rows say."""
+    """The totals over rows."""
     return SurveyTotals(
         hours=sum(float(row["duration_s"]) for row in rows) / 3600,
         formats=Counter(row["format"] for row in rows),

@@ -12,7 +12,7 @@ from mast.audio import AudioInfo, Metadata, describe
 from mast.data.recordings import listed_places
 from mast.errors import AudioError
 
-# our choice: a few threads wait for a slow card or network drive at once; a fast disk loses a quarter by it
+# our choice: a few threads wait for a slow card or network drive together; with them, a fast disk is a quarter slower
 _THREADS = 4
 
 
@@ -34,7 +34,7 @@ class Unreadable(NamedTuple):
 
 @dataclass(frozen=True)
 class Scan:
-    """What was found, both in the order given."""
+    """What was found; both lists are in the order given."""
 
     recordings: list[Scanned] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
@@ -50,7 +50,7 @@ def scan_headers(
     Args:
         paths: of the recordings, by name.
         root: the folder of the whole dataset, whose folders may name sites.
-        advance: called once a recording.
+        advance: called once per recording.
     """
     stated = listed_places(root)
 

@@ -23,7 +23,7 @@ class NoiseBank:
     """Raw log-mel spectrograms without animals.
 
     Args:
-        spectrograms: (N, 1, T, F) raw log-mel, kept as float16 on the device given: 0.25 MB a chunk.
+        spectrograms: (N, 1, T, F) raw log-mel, kept as float16 on the device given: 0.25 MB per chunk.
 
     Raises:
         ConfigError: no spectrogram at all.
@@ -58,7 +58,7 @@ class NoiseBank:
         Args:
             parts: chunks of one front end; those with boxes are left out.
             max_backgrounds: maximum number; drawn at random where there are more.
-            seed: of that draw.
+            seed: for that draw.
         """
         empty = [(k, i) for k, part in enumerate(parts) for i in range(len(part)) if len(part.boxes[i]) == 0]
         order = torch.randperm(len(empty), generator=torch.Generator().manual_seed(seed))[:max_backgrounds]

@@ -1,9 +1,9 @@
 """Whole recordings assigned to parts, so that seconds *and* boxes come out in the right shares.
 
 An assignment by length alone can leave validation with a single box, and then thresholds and calibration are tuned
-on nothing. So many are made, each a function of the names and the seed, and the best is kept: first
+on nothing. So many assignments are made, each a function of the names and the seed, and the best is kept: first
 the one that leaves the fewest parts without boxes (train matters most, then val, then test), then the one whose
-shares of boxes and of seconds come closest to what was asked for; of equals, the one where val lacks the least.
+shares of boxes and of seconds come closest to the requested ones; of equals, the one where val lacks the fewest boxes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 
-MAX_ATTEMPTS = 256  # our choice: five recordings can be assigned in 20 ways, and these find the best of them
-_WORK = 20_000  # recordings looked at in all; our choice: with many recordings any assignment is nearly even
+MAX_ATTEMPTS = 256  # our choice: enough to find the best of the 20 ways to assign five recordings
+_WORK = 20_000  # recordings assigned in all attempts; our choice: with many, any assignment is nearly even
 
 
 def shuffle_key(seed: int, *names: object) -> str:
@@ -69,7 +69,7 @@ def _imbalance(
     counts: Mapping[str, int],
     length_s: Mapping[str, float],
 ) -> tuple[tuple[bool, ...], float, float]:
-    """Which parts are without boxes, the first mattering most; how far all shares are off; what val lacks."""
+    """Which parts are without boxes, the first mattering most; how far all shares are off; boxes val lacks."""
     boxes = part_boxes(part_of, counts, fractions)
     seconds = dict.fromkeys(fractions, 0.0)
     for name in sorted(part_of):  # a fixed order: sums of floats depend on it
@@ -114,8 +114,8 @@ def _assign_by_length(
     """One assignment by length: each recording goes to the part that lacks the most seconds.
 
     Recordings with boxes are assigned first, then those heard to be empty, then unlabelled ones, so that all
-    parts have their share of each. Of a kind, those too long for the smallest part go first (in the end
-    they would overfill it), the others in random order.
+    parts have their share of each. Within each kind, those too long for the smallest part come first (at the end
+    they would overfill it), then the others in random order.
     """
     kinds = [boxed, reviewed - boxed, set(length_s) - reviewed - boxed]
     lacking = dict.fromkeys(fractions, 0.0)
@@ -128,7 +128,7 @@ def _assign_by_length(
             lacking[part] += share * total
         long = min(fractions.values()) * total
         random = {name: shuffle_key(seed, *salt, name) for name in length_s if name in kind}
-        # where all are long, as they are in a small set, longest first would be the only order there is
+        # where all are long, as in a small set, "longest first" would always give the same order
         sized = {
             name: length_s[name] if length_s[name] > long and attempt % 2 == 0 else 0.0 for name in random
         }

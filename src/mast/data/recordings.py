@@ -5,8 +5,8 @@ and unlabelled (nobody listened). What was reviewed is decided by the first of t
 
 1. ``reviewed.csv`` in the folder (``file``, and ``start_s``, ``end_s`` where only a part was listened to);
 2. a column ``reviewed`` (true or false) in ``recordings.csv``;
-3. ``boxes.csv`` beside ``recordings.csv``: every recording listed was listened to (those with boxes only, where
-   ``boxes.csv`` names others than are listed: one without boxes may be meant);
+3. ``boxes.csv`` next to ``recordings.csv``: every listed recording was listened to (only those with boxes, if
+   ``boxes.csv`` names recordings that are not listed: it may mean one without boxes);
 4. what the annotation files say; where a format says nothing, the recordings that it has boxes for.
 """
 
@@ -91,7 +91,7 @@ class Dataset:
 
     @property
     def reviewed_recordings(self) -> list[str]:
-        """Recordings of which somebody listened to some part, in the order of ``recordings``."""
+        """Recordings that somebody listened to, at least in part, in the order of ``recordings``."""
         heard = set(self.annotations.reviewed["recording"])
         return [str(name) for name in self.recordings["file"] if name in heard]
 
@@ -102,7 +102,7 @@ class Dataset:
         return [str(name) for name in self.recordings["file"] if name in boxed]
 
     def heard_spans(self) -> dict[str, list[TimeSpan]]:
-        """What was listened to, by recording; two spans that only rounding keeps apart are one.
+        """What was listened to, by recording; spans that are apart only by rounding are joined.
 
         >>> from mast.data import load_dataset
         >>> load_dataset("sim").heard_spans()["S01_20240512_055800.flac"]
@@ -116,7 +116,7 @@ class Dataset:
         return {name: merge_spans(own, gap_s=SLACK_S) for name, own in sorted(found.items())}
 
     def select(self, *, split: str | None = None, recordings: Collection[str] | None = None) -> Dataset:
-        """The part of the dataset whose ``split`` column says so, or that has these names (or both).
+        """The part of the dataset with this value in the ``split`` column, or with these names (or both).
 
         >>> from mast.data import load_dataset
         >>> part = load_dataset("sim").select(recordings=["S01_20240512_055800.flac"])
@@ -134,7 +134,7 @@ class Dataset:
             chosen &= self.recordings["split"] == split
             if not chosen.any():
                 found = sorted(set(self.recordings["split"]) - {""})
-                where = "its column split is empty; a training run lists its parts in split.csv, to copy from"
+                where = "its column split is empty; copy the parts from split.csv of a training run"
                 raise MastError(
                     f"{self.root}: no recording is in split '{split}'; "
                     f"{'found ' + ', '.join(found) if found else where}"
@@ -158,8 +158,8 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         annotations: boxes in any supported format, a file or a folder; ``boxes.csv`` by default.
 
     Raises:
-        MastError: no recordings; most recordings that a table names are missing or cannot be read; a name that several
-            recordings have.
+        MastError: no recordings; most recordings that a table names are missing or cannot be read; a name fits several
+            recordings.
 
     Warns:
         UserWarning: recordings that cannot be read or are missing, which are left out with their boxes (they are listed
@@ -328,7 +328,7 @@ def _from_folder(root: Path, unlisted: list[Unlisted]) -> pd.DataFrame:
 def _fill_in_all(
     root: Path, table: pd.DataFrame, unlisted: list[Unlisted]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Fill in what headers, names and folders tell; unreadable recordings go to a table of their own."""
+    """Fill in what headers, names and folders say; unreadable recordings go into a table of their own."""
     records = table.to_dict("records")
     failures = [
         {"file": f"{name}/", "error": shorten(folder)}
@@ -358,7 +358,7 @@ def _fill_in_all(
 
 
 def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
-    """What is not known yet about a recording.
+    """Fill in what is not known yet about a recording.
 
     Raises:
         AudioError: it cannot be read.
@@ -378,7 +378,7 @@ def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
 
 
 def _is_plausible(duration_s: float, sample_rate: float, path: Path) -> bool:
-    """Whether a length is listed, and a file of this size can have it."""
+    """Whether a length is listed that a file of this size can have."""
     if not (duration_s > 0 and sample_rate > 0):  # NaN: not listed
         return False
     try:
@@ -397,7 +397,7 @@ def _reviewed_spans(
 ) -> pd.DataFrame:
     """The spans somebody listened to, by the rules at the top of this file; ends are filled in.
 
-    ``events`` and ``stated`` spans are from ``source``, the events by the dataset's names already.
+    ``events`` and ``stated`` spans are from ``source``, the events already with the dataset's names.
     """
     own = read_reviewed(root)
     boxed = set(events["recording"])
@@ -442,7 +442,7 @@ def _reviewed_flags(table: pd.DataFrame, path: Path) -> pd.Series[bool]:
 
 
 def _warn_of_late_boxes(events: pd.DataFrame, table: pd.DataFrame, source: Path) -> None:
-    """A box after the end is in no chunk, and mostly a sign of boxes matched to the wrong recording."""
+    """A box after the end is in no chunk, and usually a sign of boxes matched to the wrong recording."""
     length = events["recording"].map(dict(zip(table["file"], table["duration_s"], strict=True)))
     late = events.index[events["start_s"] >= length]
     if len(late):

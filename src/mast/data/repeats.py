@@ -1,6 +1,6 @@
 """Songs made of calls: a short call repeated in its own chunk, as one animal would.
 
-Experts draw one box around notes that follow each other closely, and a box each around calls that do not. Which gap
+Experts draw one box around notes that follow each other closely, and one box around each call otherwise. Which gap
 divides the two is a habit, and a detector learns it from the few singers that an expert happened to label. Repeating
 any call shows the habit in every voice: with gaps that the expert would have closed, the row is one box; with wider
 gaps, each call keeps its own. Beyond the paper.
@@ -29,11 +29,11 @@ _NARROW, _WIDE = (0.1, 0.9), (1.4, 4.0)  # gaps of songs and of rows, in units o
 _SPREADS = (0.0, 0.0, 3.0, 6.0)  # bins by which the notes of a song differ in pitch
 _JITTER = 0.08  # of the gap, by which onsets are early or late
 _FLICKER_DB, _SWELL_DB = 1.5, 4.0  # from one note to the next, and over the whole row
-_ABOVE_DB = 5.0  # above the chunk's usual level a cell belongs to the call
+_ABOVE_DB = 5.0  # a cell this far above the chunk's usual level belongs to the call
 _SILENT = -100.0  # nats
 _SAME_BAND = 0.6  # minimum overlap of the bands of one animal's calls
 _CLOSE_FRAMES = 100.0  # frames: longer gaps say nothing about what is joined
-_CHANCE_SHARE = 0.2  # share of the close gaps that other animals leave
+_CHANCE_SHARE = 0.2  # share of the close gaps that are between different animals
 _ENOUGH_GAPS = 20  # close gaps to judge by
 USUAL_GAP = 25.0  # frames, where there are fewer
 
@@ -62,8 +62,8 @@ class _CallSeries(NamedTuple):
 def dividing_gap(boxes: Sequence[Tensor]) -> float:
     """The gap in frames below which the expert draws one box around two calls.
 
-    Boxes that follow each other in one band with a shorter gap are of two animals, by chance. In simulated worlds,
-    whose gap is known, about a fifth of the gaps under a second are.
+    Boxes that follow each other in one band with a shorter gap are two animals' calls, close by chance. In simulated
+    worlds, whose gap is known, this is so for about a fifth of the gaps under a second.
 
     Args:
         boxes: (M, 4) cells of each chunk.
@@ -86,7 +86,7 @@ def _gaps(cells: FloatArray) -> FloatArray:
 def repeat_calls(
     spectrograms: Tensor, boxes: BoxTable, *, gap: float, generator: torch.Generator
 ) -> tuple[Tensor, BoxTable]:
-    """Repeat one short call of each example; one without a call that stands alone stays as it is.
+    """Repeat one short call of each example; one in which no call stands alone stays as it is.
 
     Args:
         spectrograms: (B, 1, T, F) raw log-mel.
@@ -185,14 +185,14 @@ def _add_boxes(boxes: BoxTable, series: Mapping[int, _CallSeries]) -> BoxTable:
         notes = torch.cat([torch.tensor(row.call)[None], copies[k]])
         song = torch.cat([notes[:, :2].amin(dim=0), notes[:, 2:].amax(dim=0)])
         table.kept[k] &= ~_inside_song(table.cells[k], song)
-        spare = int((~table.kept[k]).nonzero()[0])  # its own call is part of it
+        spare = int((~table.kept[k]).nonzero()[0])  # there is one: the call itself is part of the song
         table.cells[k, spare], table.kept[k, spare] = song, True
         table.visible[k, spare], table.sure[k, spare] = 1.0, True
     return table
 
 
 def _inside_song(cells: Tensor, song: Tensor) -> Tensor:
-    """Which boxes (M, 4) lie in a song for the most part: its notes, and calls that can no longer be told from them."""
+    """Which boxes (M, 4) lie mostly in a song: its notes, and calls that can no longer be told from them."""
     low, high = cells[:, :2].maximum(song[:2]), cells[:, 2:].minimum(song[2:])
     shared = (high - low).clamp(min=0) / (cells[:, 2:] - cells[:, :2]).clamp(min=1e-6)
     return (shared >= _SAME_BAND).all(dim=1)

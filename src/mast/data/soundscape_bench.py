@@ -15,12 +15,12 @@ site_ood       the seven others            all six                    the same
 unlabelled     home and five others        all, not home's first      100 h
 =============  ==========================  =========================  ====================================
 
-Home is the site with the most usual number of boxes a minute (50, our choice; about 8 a chunk, as the paper's
+Home is the site with the most usual number of boxes a minute (50, our choice; about 8 a chunk, as in the paper's
 rainforest), found by listening to a little of each site. Two of the other sites are in no unlabelled sound, so
-that ``site_ood`` can be read for sites that were heard without labels and for sites that were never heard.
+that ``site_ood`` can be measured for sites that were heard without labels and for sites that were never heard.
 Recordings last a minute, begin on the minute, and no minute of a site is used twice. Test parts grow by a fixed
-number of recordings until they hold their boxes. Where calls and backgrounds are real, the test parts are made of half
-of them, and validation of an eighth: no call and no background that was learnt from is validated or tested on.
+number of recordings until they hold their boxes. Where calls and backgrounds are real, the test parts use half of them,
+and validation an eighth: no call or background that was learnt from is used to validate or test.
 
 All sizes are our choice; 100 hours is what a recorder collects in a week.
 """
@@ -70,12 +70,12 @@ SHARES: Mapping[Share, tuple[str, ...]] = {
     "learning": ("train", "unlabelled"),
     "validation": ("val",),
 }
-# Of a pool of clips (its clips.csv): clips of one animal as calls (four-letter codes are flight calls), rain, water
-# and engines as backgrounds. Looking at pictures chose them: clips of many callers (frog choruses, insects) give
-# boxes over the whole band, and clips made in forests or in wind hold birds that would carry no box.
+# From a pool of clips (its clips.csv): clips of one animal as calls (four-letter codes are flight calls), rain, water
+# and engines as backgrounds. They were chosen by looking at pictures: clips of many callers (frog choruses, insects)
+# give boxes over the whole band, and clips made in forests or in wind hold birds that would carry no box.
 CALL_LABELS = ("[A-Z][A-Z][A-Z][A-Z]", "crow", "frog", "hen", "rooster")
 BACKGROUND_LABELS = ("rain", "thunderstorm", "sea_waves", "airplane", "helicopter", "engine", "train")
-_SEEDS = 7_000  # worlds of the benchmark are nobody's training worlds, whose seeds are small
+_SEEDS = 7_000  # training worlds have small seeds, so none of them is a world of the benchmark
 _ORDER = 83  # first word of the seed of a site-day's order of minutes
 _MINUTES = 1_440
 _FIRST = {"train": 0, "val": 100_000, "test": 200_000, "temporal_ood": 300_000, "site_ood": 400_000}
@@ -91,7 +91,7 @@ class SoundscapeBench(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(0, ge=0, description="number of the benchmark world")
-    calls: Path | None = Field(None, description="folder of real calls, used beside procedural species")
+    calls: Path | None = Field(None, description="folder of real calls, used along with procedural species")
     backgrounds: Path | None = Field(
         None, description="folder of real backgrounds, instead of procedural ones"
     )
@@ -176,15 +176,15 @@ def make_soundscape_bench(
         out: folder to write: new, empty, or an earlier benchmark. The same benchmark, finished, is left as it
             is; any other benchmark is replaced.
         bench: which.
-        workers: processes; what is written does not depend on them. They are spawned: a script that asks for
-            several keeps its own work under ``if __name__ == "__main__":``.
+        workers: processes; what is written does not depend on them. They are spawned: a script that uses
+            several must keep its own work under ``if __name__ == "__main__":``.
         on_recording: called after each recording.
 
     Returns:
         The size of each part.
 
     Raises:
-        ConfigError: the folder holds something else, or a test part stays without its boxes.
+        ConfigError: the folder holds something else, or a test part does not reach its number of boxes.
     """
     species = [caller.label for caller in bench.simulation.world.species]  # a wrong folder is reported here
     about = {
@@ -212,7 +212,7 @@ def make_soundscape_bench(
     write_recordings(out / "labelled" / "recordings.csv", [p for p, _ in labelled], bench.simulation)
     write_boxes(out / "labelled" / "boxes.csv", labelled)
     write_recordings(out / "unlabelled" / "recordings.csv", unlabelled, bench.simulation)
-    # beside the datasets, not in one: to judge pseudo-labels by, never to learn from
+    # next to the datasets, not in one: to judge pseudo-labels by, never to learn from
     write_boxes(out / "unlabelled_truth.csv", tables["unlabelled"])
     sizes = {
         part: PartSize(len(own), len(own) * bench.duration_s / 60, sum(len(one.events) for one in own))
@@ -291,7 +291,7 @@ def _record_part(
 
 
 def _label_patterns(folder: Path | None, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels to use where a folder says what its clips are; all of it where it does not."""
+    """The labels to use from a folder that says what its clips are; all clips of a folder that does not."""
     return labels if folder is not None and (folder / "clips.csv").is_file() else ()
 
 

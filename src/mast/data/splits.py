@@ -1,6 +1,6 @@
 """Which sound trains, which tunes, which tests.
 
-The rule of the house: no second of sound is in two parts. The paper splits *chunks* 70/15/15, and its
+The rule here: no second of sound is in two parts. The paper splits *chunks* 70/15/15, and its
 chunks overlap by half, so the same call is in training and in test; ``by="chunk"`` reproduces that for
 comparison. By default whole recordings are assigned, so that seconds and boxes
 both come in the right shares (:mod:`mast.data.part_assignment`). With one or two recordings, or where that would leave
@@ -10,7 +10,7 @@ between the parts.
 Recordings from other sites or other days than the rest (out of domain) are named by a rule or by the
 ``split`` column of ``recordings.csv``, and never take part in training or tuning.
 
-With fewer than 100 boxes to divide there is no test part: where nobody says otherwise, :func:`default_split` gives its
+With fewer than 100 boxes to divide there is no test part: unless told otherwise, :func:`default_split` gives its
 share to validation.
 
 Everything depends on the recordings' names and the seed, not on the order of rows.
@@ -35,7 +35,7 @@ PARTS = ("train", "val", "test")
 TEMPORAL_OOD = "temporal_ood"
 SITE_OOD = "site_ood"
 # our choice: boxes below which no test part is made. Its 15 % would be a dozen boxes in a recording or two, which say
-# nothing about a detector, and help validation to choose one
+# nothing about a detector, but help validation to choose one
 MIN_BOXES_TO_TEST = 100
 NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
 _SPELLINGS = {"training": "train", "valid": "val", "validation": "val", "dev": "val", "testing": "test"}
@@ -63,7 +63,7 @@ class SplitConfig(BaseModel):
     block_s: float | None = Field(
         default=None,
         gt=0,
-        description="cut in time into blocks of this length and assign those; one block a part by default",
+        description="cut in time into blocks of this length and assign those; one block per part by default",
     )
     column: bool = Field(
         default=True, description="follow the split column of recordings.csv where it is filled in"
@@ -86,7 +86,7 @@ class SplitConfig(BaseModel):
 
 
 def default_split(recordings: pd.DataFrame, boxes: pd.Series[str]) -> SplitConfig:
-    """How a dataset is divided where nobody says: 70/15/15, or 70/30/0 where its boxes are too few to test on.
+    """How a dataset is divided by default: 70/15/15, or 70/30/0 where it has too few boxes to test on.
 
     Only the boxes that are divided count: not those of other sites and days, which the ``split`` column may name.
 
@@ -117,7 +117,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """A dataset divided into spans, sorted by recording and time; of a split by chunk, spans of two parts overlap."""
+    """A dataset divided into spans, sorted by recording and time; in a split by chunk, spans of two parts overlap."""
 
     spans: tuple[Span, ...]
 
@@ -167,13 +167,13 @@ def split_recordings(
 ) -> Split:
     """Divide recordings into parts.
 
-    Held out first: what the ``split`` column says, then the rules for sites and dates. The rest, and what
+    First, the ``split`` column and then the rules for sites and dates hold recordings out. The rest, and what
     the column calls ``train``, is divided 70/15/15. Where the column already has a ``val`` part, it is
     left alone: the rest is ``train``; where it has only a ``test`` part, the rest becomes train and val.
 
     Args:
-        recordings: columns ``file`` and ``duration_s``; ``site``, ``datetime``, ``split`` where asked for.
-        config: how; defaults are the house rule.
+        recordings: columns ``file`` and ``duration_s``; ``site``, ``datetime``, ``split`` where needed.
+        config: how; by default, as described at the top of this file.
         seed: of the random order.
         boxed: recordings with boxes; assigned first, so that each part gets some. Those of ``boxes`` count too.
         reviewed: recordings that somebody listened to; assigned next, before unlabelled ones.
@@ -217,7 +217,7 @@ def split_recordings(
 
 
 def held_out(table: pd.DataFrame, config: SplitConfig | None = None) -> pd.Series[str]:
-    """The part that column and rules give each recording; ``""`` where they say nothing."""
+    """The part that the column and the rules give each recording; ``""`` where they say nothing."""
     config = SplitConfig() if config is None else config
     parts = pd.Series("", index=table.index, dtype=object)
     if config.column and "split" in table:
@@ -269,7 +269,7 @@ def _day(text: str) -> str:
 
 
 def _remaining_fractions(fractions: tuple[float, float, float], given: set[str]) -> dict[str, float]:
-    """What the column leaves to be assigned: train alone where it has val, no test where it has that."""
+    """The parts that the column leaves to be assigned: only train where it has val, no test where it has test."""
     wanted = dict(zip(PARTS, fractions, strict=True))
     if "val" in given:
         wanted = {"train": 1.0}

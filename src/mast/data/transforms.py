@@ -1,7 +1,7 @@
 """Transformations of log-mel spectrograms that carry their boxes along (App. "Augmentations").
 
 Each takes a batch of raw log-mel spectrograms, its boxes and one parameter per example, and returns both
-transformed. "Raw" means natural logarithms of power, before normalisation: there sounds add as
+transformed. "Raw" means natural logarithms of power, before normalisation: on this scale sounds add as
 ``logaddexp``, a change of gain is an added constant, and what a shift or a mask leaves blank can be filled
 with the chunk's own quiet floor.
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from mast.device import to_device
 
 NATS_PER_DB = math.log(10.0) / 10.0  # spectrograms hold ln(power)
-_FLOOR_STRIDE = 8  # frames skipped when looking for the quiet floor: an eighth of them show it as well
+_FLOOR_STRIDE = 8  # only every eighth frame is read for the quiet floor: they show it just as well
 _FLOOR_QUANTILE = 0.1  # our choice: the level a bin stays above nine tenths of the time
 
 
@@ -37,7 +37,7 @@ class BoxTable(NamedTuple):
     """The boxes of a batch as one table, on the CPU.
 
     ``kept`` tells boxes from padding and from what was dropped; ``visible`` is the share of each box that
-    no mask or pasted patch hides; ``sure`` tells calls from boxes that are perhaps one.
+    no mask or pasted patch hides; ``sure`` tells calls from doubtful boxes.
     """
 
     cells: Tensor  # (B, M, 4) t1, f1, t2, f2
@@ -50,7 +50,7 @@ class BoxTable(NamedTuple):
         return BoxTable(*(column[index] for column in self))
 
     def replace_rows(self, index: Tensor, boxes: BoxTable) -> BoxTable:
-        """These boxes with those of some examples exchanged; widens the table where needed."""
+        """These boxes with those of some examples replaced; widens the table where needed."""
         width = max(self.kept.shape[1], boxes.kept.shape[1])
         whole, part = self.widen(width), boxes.widen(width)
         for target, source in zip(whole, part, strict=True):
@@ -58,7 +58,7 @@ class BoxTable(NamedTuple):
         return whole
 
     def widen(self, width: int) -> BoxTable:
-        """A copy with room for ``width`` boxes an example."""
+        """A copy with room for ``width`` boxes per example."""
         extra = width - self.kept.shape[1]
         return BoxTable(
             torch.nn.functional.pad(self.cells, (0, 0, 0, extra)).clone(),
@@ -91,8 +91,8 @@ def listed_boxes(boxes: BoxTable, *, sure: bool = True) -> list[Tensor]:
 def quiet_floor(spectrograms: Tensor) -> Tensor:
     """What each bin falls to when nothing calls: (B, 1, T, F) → (B, 1, 1, F).
 
-    A low percentile over time. Where the paper pads with the minimum: the minimum of a noisy
-    spectrogram is an outlier far below anything a recorder writes.
+    A low percentile over time. The paper pads with the minimum instead, but in a noisy spectrogram that is
+    an outlier far below anything a recorder writes.
     """
     some = spectrograms[:, :, ::_FLOOR_STRIDE]
     rank = max(1, math.ceil(_FLOOR_QUANTILE * some.shape[2]))
@@ -211,8 +211,8 @@ def cutmix(
 ) -> tuple[Tensor, BoxTable]:
     """Paste the partner's ``patch`` (B, 4; t1, f1, t2, f2 in whole cells) over the same place.
 
-    Of the partner's boxes what lies inside the patch remains, unless too little of its band does. Of the
-    other boxes what the patch leaves free remains (two boxes where it cuts through one); one that it hides
+    The partner's boxes keep what lies inside the patch, unless too little of their band does. The other
+    boxes keep what the patch leaves free (two boxes where it cuts through one); one that it hides
     without cutting through counts as occluded.
     """
     _, _, n_frames, n_bins = spectrograms.shape
@@ -233,7 +233,7 @@ def _level(spectrograms: Tensor) -> Tensor:
 
 
 def to_device_of(spectrograms: Tensor, values: Tensor) -> Tensor:
-    """Small CPU values beside the spectrograms; does not wait for the device."""
+    """Small CPU values on the spectrograms' device; does not wait for it."""
     wanted = spectrograms.dtype if values.is_floating_point() else values.dtype
     return to_device(values.to(wanted), spectrograms.device)
 

@@ -4,8 +4,8 @@
     python detect_onnx.py recording.wav > events.csv
 
 soxr resamples; it is only needed for recordings at another rate than the model's. Windows overlap by a quarter; an
-event that two windows report is kept from the one with the higher score, and one that a window's edge cuts is not
-joined, as mast itself would do. A habit that model.json holds (how mast draws the boxes) is not applied.
+event that two windows report is kept from the one with the higher score. The pieces of an event that a window's edge
+cuts are not joined; mast itself joins them. A habit in model.json (how mast draws the boxes) is not applied.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 
 
 def nms(boxes: np.ndarray, scores: np.ndarray, max_overlap: float, *, of_smaller: bool = False) -> np.ndarray:
-    """Rows of the boxes to keep, best first: of two that overlap more, the one scored lower goes.
+    """Rows of the boxes to keep, best first: of two that overlap more, the one scored lower is dropped.
 
-    The overlap is that of the two together (IoU), or of the smaller one.
+    The overlap is measured as a share of the two together (IoU), or of the smaller one.
     """
     order = np.argsort(-scores, kind="stable")
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

@@ -11,7 +11,7 @@ from mast.files import write_atomic
 from mast.models.card import ModelCard
 from mast.models.checkpoint import StoredType, load_checkpoint, save_checkpoint
 
-# large files go to the hub's file store; whoever pushes with git needs to say so
+# large files go to the hub's file store; git has to be told so before pushing
 _ATTRIBUTES = "*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
 
 

@@ -48,7 +48,7 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
     """Write a detector as ``model.onnx``, with ``model.json``, ``README.md`` and a script that needs only numpy.
 
     The graph takes sound and gives boxes and scores, features and normalisation included; any number of chunks at
-    once. It is run beside the original on made-up sound, and refused where the two differ by more than rounding.
+    once. It is compared with the original on made-up sound, and refused where the two differ by more than rounding.
 
     Args:
         model_folder: a model folder of MAST's detector.
@@ -136,7 +136,7 @@ def _silence() -> Iterator[None]:
 
 
 def _compare(loaded: LoadedModel, path: Path) -> OnnxReport:
-    """Graph against model, one chunk and three at once; the model by mast's own features."""
+    """Compare graph and model, with one chunk and with three at once; the model gets mast's own features."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""The pages that lie beside an exported model: what it is, how to use it, what it was measured at."""
+"""The pages that come with an exported model: what it is, how to use it, how well it did."""
 
 from __future__ import annotations
 

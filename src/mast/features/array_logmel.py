@@ -39,14 +39,14 @@ class ArrayLogMel:
         n = np.arange(1, front_end.window_samples)
         hann = 0.5 - 0.5 * np.cos(2 * np.pi * n / (front_end.window_samples - 1))
         self._window = hann.astype(np.float32)  # without its first value, which is zero
-        # a spectrum as an array of floats has two numbers a frequency, both of them squared and summed
+        # a spectrum as an array of floats has two numbers per frequency, both of which are squared and summed
         self._blocks = [
             (slice(2 * rows.start, 2 * rows.stop), bins, np.repeat(bank[rows, bins], 2, axis=0))
             for rows, bins in narrow_blocks(bank)
         ]
 
     def __call__(self, sound: Samples) -> NDArray[np.float32]:
-        """Log-mel of every whole frame: (samples,) → (T, n_bins), T maybe 0, as :meth:`LogMel.forward` gives it."""
+        """Log-mel of every whole frame: (samples,) → (T, n_bins), T may be 0, as :meth:`LogMel.forward` gives it."""
         grid = self.front_end
         if len(sound) < grid.window_samples:
             return np.zeros((0, grid.n_bins), dtype=np.float32)
@@ -57,7 +57,7 @@ class ArrayLogMel:
         means = sliding_window_view(sound, grid.window_samples)[:: grid.hop_samples].mean(axis=1)
         means *= np.float32(1.0 - PREEMPHASIS)
         result = np.empty((len(frames), grid.n_bins), dtype=np.float32)
-        # NumPy transforms in float64 whatever it is given, and takes twice as long to convert as the transform takes
+        # NumPy always transforms in float64, and converting its input takes twice as long as the transform
         windowed = np.empty((_FRAMES, grid.window_samples - 1), dtype=np.float32)
         padded = np.zeros((_FRAMES, fft_size(grid)))
         spectrum = np.empty((_FRAMES, fft_size(grid) // 2 + 1), dtype=np.complex128)
@@ -92,7 +92,7 @@ class ArrayLogMel:
 
 
 def _silence(frames: NDArray[np.float32]) -> None:
-    """Make frames of silence all zeros. Most are known not to be by the sample in their middle."""
+    """Set frames of silence to zero. For most frames, the sample in the middle already shows that they are not."""
     perhaps = np.flatnonzero(np.abs(frames[:, frames.shape[1] // 2]) < _SILENCE)
     if len(perhaps):
         frames[perhaps[np.abs(frames[perhaps]).max(axis=1) < _SILENCE]] = 0.0

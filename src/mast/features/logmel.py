@@ -6,8 +6,8 @@ spectrum of the next power of two, HTK-compatible triangles, natural logarithm f
 
 The steps are done in Kaldi's order on purpose. They are all linear up to the spectrum and could be one
 matrix product, but in float32 that differs from Kaldi by 1e-3 on white noise and by 1e-2 on a loud tone
-(quiet bins beside loud ones keep only rounding noise), and on a CPU it is two to four times slower than the
-FFT (``benchmarks/bench_features.py`` measures both). On a GPU the FFT itself rounds otherwise: one cell in
+(quiet bins next to loud ones keep only rounding noise), and on a CPU it is two to four times slower than the
+FFT (``benchmarks/bench_features.py`` measures both). On a GPU the FFT itself rounds differently: one cell in
 some thousands, always among the quietest, is then off by more than 1e-4 (up to 3e-3), and torchaudio's own
 features differ as much between CPU and GPU.
 """
@@ -140,7 +140,7 @@ class LogMel(nn.Module):
         if result.numel() == 0:
             return result
         frames = waveforms.unfold(1, grid.window_samples, grid.hop_samples)  # (B, T, window), a view
-        # On a CPU one waveform at a time: FFTs are done four frames at once and the rest singly, with other
+        # On a CPU one waveform at a time: FFTs are done four frames at once and the rest singly, with different
         # rounding, which shows in quiet bins. So a batch is exactly its rows, and each row exactly Kaldi's.
         on_cpu = device.type == "cpu"
         step_t = min(_CPU_FRAMES if on_cpu else _GPU_FRAMES, n_frames)

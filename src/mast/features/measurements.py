@@ -1,7 +1,7 @@
-"""What people measure of a box: peak and centre frequency, where its energy lies, how far it stands out of the noise.
+"""What people measure of a box: peak and centre frequency, where its energy lies, how far it stands out from the noise.
 
 All of it is read off the power spectrogram of the recording at its own sample rate: a Hann window of 512 samples every
-128. A cell belongs to a box where the middle of its frame and of its bin lie inside; a box between cells has the
+128. A cell belongs to a box where the middle of its frame and of its bin lie inside; a box between cells gets the
 nearest one. The energy of a box is the sum over its cells.
 
 | column | what it is |
@@ -11,7 +11,7 @@ nearest one. The energy of a box is the sum over its cells.
 | ``low_5_hz``, ``high_95_hz`` | 5 % of the energy lies below the one, 5 % above the other |
 | ``start_5_s``, ``end_95_s`` | 5 % of the energy comes before the one, 5 % after the other; seconds of the recording |
 | ``duration_90_s``, ``bandwidth_90_hz`` | their differences |
-| ``snr_db`` | mean power of the box over the median power of its band beside it, before and after, in dB |
+| ``snr_db`` | mean power of the box over the median power of its band just before and after it, in dB |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kaldi's mel filter bank: triangles that sum the power of some frequencies each."""
+"""Kaldi's mel filter bank: triangles, each of which sums the power of some frequencies."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def mel_bank(front_end: FrontEnd) -> NDArray[np.float32]:
 
 
 def narrow_blocks(bank: NDArray[np.float32]) -> list[tuple[slice, slice]]:
-    """The bank as small products: for some bins each, the rows that have weight. Triangles are narrow."""
+    """The bank as small products, each of some bins and the rows that have weight in them. Triangles are narrow."""
     first, width = support(bank)
     blocks = []
     for start in range(0, bank.shape[1], _BLOCK_BINS):

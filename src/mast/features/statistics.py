@@ -27,7 +27,7 @@ class RunningStats:
     """Count, mean and squared deviation so far, in float64. Streams, and parts merge exactly.
 
     Shifting sums as Welford and Chan et al. do: the usual Σx² − (Σx)²/n loses its digits where the mean
-    is large against the deviation.
+    is large compared with the deviation.
 
     >>> stats = RunningStats()
     >>> stats.update(np.array([1.0, 2.0]))

@@ -3,8 +3,8 @@
 Inside a box, with the noise floor of each frequency taken off: the band around the strongest frequency down to
 ``band_db`` below it, then, in that band, the time around the strongest moment down to ``time_db`` below it.
 
-The spectrogram has 256 samples a window and 64 a step at the rate of the front end. So it is 16 ms for birds up to
-8 kHz, 1 ms for bats up to 128 kHz and 64 ms for fish up to 2 kHz: the same picture at another speed.
+The spectrogram has windows of 256 samples and steps of 64 at the rate of the front end. So a window is 16 ms for birds
+up to 8 kHz, 1 ms for bats up to 128 kHz and 64 ms for fish up to 2 kHz: the same picture at another speed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def strongest_parts(
 
     Args:
         path: the recording.
-        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``, in any order; those behind the end stay as they are.
+        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``, in any order; those after its end stay as they are.
         front_end: that the boxes were found with.
         band_db: how far below its strongest frequency the band ends.
         time_db: how far below its strongest moment the call ends.
@@ -44,7 +44,7 @@ def strongest_parts(
     rows = np.flatnonzero((boxes[:, 2] - boxes[:, 0] <= front_end.chunk_s) & (boxes[:, 0] < duration_s))
     if not len(rows):
         return found
-    # as much sound as a chunk around its middle tells the noise floor
+    # the noise floor is taken from as much sound as a chunk, around the middle of the box
     beside_s = (front_end.chunk_s - (boxes[rows, 2] - boxes[rows, 0])) / 2
     first_s = np.maximum(boxes[rows, 0] - beside_s, 0.0)
     last_s = np.minimum(boxes[rows, 2] + beside_s, duration_s)
@@ -61,7 +61,7 @@ def strongest_parts(
         for k in some:
             own = slice(int(first_s[k] / frame_s) - first_frame, int(last_s[k] / frame_s) + 1 - first_frame)
             if own.start >= len(power):
-                continue  # of damaged sound nothing is there
+                continue  # damaged sound may end here
             found[rows[k]] = strongest_part(
                 power[own],
                 front_end.sample_rate,
@@ -111,7 +111,7 @@ def strongest_part(
 
 
 def _around_peak(level: NDArray[np.float64], db: float) -> tuple[int, int]:
-    """The cells around the highest one that stay above it less ``db``, as a slice."""
+    """The cells around the highest one that stay within ``db`` of it, as a slice."""
     peak = int(level.argmax())
     below = np.flatnonzero(level < level[peak] * 10 ** (-db / 10))
     after = np.searchsorted(below, peak)

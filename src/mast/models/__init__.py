@@ -14,7 +14,7 @@ The paper on the left, this folder on the right:
 | Sec. Methods, L_cls, L_box, L_iou | ``losses.py`` |
 | Sec. Methods, L_con | ``contrastive.py`` |
 | App. "Evaluation Details", class-agnostic NMS | ``decode.py`` |
-| Sec. Methods, L_det + λ_con L_con; everything together | ``detector.py`` |
+| Sec. Methods, L_det + λ_con L_con; everything together | ``mast_detector.py`` |
 | App. "Theoretical Analysis of Self-Training", weighting | ``MastDetector.loss(weights=…)`` |
 | (ours) sizes of all of them; what a model says about itself | ``architecture.py``, ``card.py`` |
 | (ours) what is on disk; AudioMAE's public weights | ``checkpoint.py`` |

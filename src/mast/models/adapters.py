@@ -55,8 +55,8 @@ class AnisotropicAdapter(nn.Module):
 class UpsamplingAdapter(nn.Module):
     """(iii, default) Reduction, residual block, learnable upsampling, separable and 3 × 3 refinement.
 
-    × 2 in time and × 4 in frequency: 128 × 32, strides 8 × 4 (Prop. "Optimal upsampling allocation"); as "fine", ours,
-    × 4 and × 8.
+    × 2 in time and × 4 in frequency: 128 × 32, strides 8 × 4 (Prop. "Optimal upsampling allocation"); × 4 and
+    × 8 as "fine", which is ours.
     """
 
     def __init__(self, width: int, channels: int = 256, factors: tuple[int, int] = (2, 4)) -> None:

@@ -1,7 +1,7 @@
 """What models are made of, in numbers: the architectures that a model card or a recipe describes.
 
-Here are the descriptions alone, to be read without torch; the models that they describe are in ``encoder.py``,
-``mae.py``, ``mast_detector.py`` and, with a description of their own, in ``baselines``.
+This file holds only the descriptions, which can be read without torch; the models are in ``encoder.py``, ``mae.py``,
+``mast_detector.py`` and ``baselines``, which has descriptions of its own.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ FUSION_EPSILON = 1e-4  # keeps the sum of the pyramid's fusion weights away from
 ANCHOR_STRIDES = 8.0  # side of the box that each point starts from, in strides; as in ATSS
 LOG_SIZE = (-6.0, 4.0)  # of a box: 1/400 to 55 times the starting one, beyond any box a chunk can hold
 
-LOOK_BANDS = 32  # that a box's look is described in, see box_vectors.py
+LOOK_BANDS = 32  # bands that describe a box's look, see box_vectors.py
 LOOK_WIDTH = 2 * LOOK_BANDS + 3
 
-# base is the paper's mae_vit_base_patch16; the others are our choice: a laptop, the embedded model, a desktop
+# base is the paper's mae_vit_base_patch16; the others are our choice: for a laptop, the embedded model, a desktop
 ENCODER_SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"width": 192, "depth": 4, "heads": 3},
     "light": {"width": 256, "depth": 6, "heads": 4},
@@ -122,7 +122,7 @@ class MaeConfig(BaseModel):
     latent_weight: float = Field(
         default=0.0,
         ge=0,
-        description="of also predicting what an averaged encoder makes of the hidden patches; beyond the paper",
+        description="weight of predicting, too, what an averaged encoder makes of the hidden patches; not in the paper",
     )
 
     @classmethod
@@ -219,7 +219,7 @@ class DetectorConfig(BaseModel):
 
     @property
     def embedding_width(self) -> int:
-        """Of a box's vector: the encoder's features, and its look."""
+        """Width of a box's vector: the encoder's features, and its look."""
         return self.encoder.width + LOOK_WIDTH
 
     @property

@@ -1,6 +1,6 @@
-"""Which point answers for which true box: ATSS (default) or centre sampling (App. "Architecture Details").
+"""Which point is responsible for which true box: ATSS (default) or centre sampling (App. "Architecture Details").
 
-Both work on the whole batch at once, take no look at the predictions, and never wait for the GPU. Both return
+Both work on the whole batch at once, do not look at the predictions, and never wait for the GPU. Both return
 ``owner`` (B, R): the row of the truth each point answers for, −1 for background.
 
 Every truth gets at least one point (our choice): neither rule gives one to a box that lies between points or

@@ -10,7 +10,7 @@ from mast.models.map_norm import MapNorm
 
 
 def group_norm(channels: int) -> MapNorm:
-    """Groups of eight channels (32 groups at 256): independent of the batch, so small batches train alike."""
+    """Groups of eight channels (32 groups at 256): independent of the batch, so small batches train the same way."""
     return MapNorm(channels // GROUP, channels)
 
 

@@ -1,4 +1,4 @@
-"""What a box is recognised by: the encoder's features inside it, and beside them what it plainly looks like.
+"""What a box is recognised by: the encoder's features inside it, and next to them its visible look.
 
 The paper's box embedding is the encoder's map averaged inside the box (App. "Box-Level Embeddings"). A token is 0.16 s
 by 16 mel bins, so that average says more about the kind of sound than about its place and shape. The second half says
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from mast.models.architecture import LOOK_BANDS
 from mast.models.boxes import pool_boxes
 
-# mean and deviation over the boxes of simulated sound, rounded; any close to these do as well
+# mean and deviation over the boxes of simulated sound, rounded; similar values do just as well
 _LEVEL = (0.36, 0.88)  # of a band inside a box, in deviations of the normalised spectrogram; 0 outside
 _UNEVENNESS = (0.23, 0.41)
 _LOG_FRAMES = (3.5, 0.92)

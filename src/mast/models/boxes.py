@@ -43,7 +43,7 @@ def pad_boxes(boxes: Sequence[Tensor], device: torch.device | str = "cpu") -> Pa
 
 
 class Truths(NamedTuple):
-    """The boxes that a batch is learnt from: calls, and behind them boxes that are perhaps one."""
+    """The boxes that a batch is learnt from: calls, followed by doubtful boxes."""
 
     padded: PaddedBoxes
     sure: Tensor  # (B, M) bool: which are calls; neither the doubtful ones nor padding
@@ -62,7 +62,7 @@ class Truths(NamedTuple):
 def pad_truths(
     boxes: Sequence[Tensor], doubtful: Sequence[Tensor] | None = None, device: torch.device | str = "cpu"
 ) -> Truths:
-    """Stack lists of calls, (M_i, 4) each, with those of doubtful boxes, (D_i, 4) each, behind."""
+    """Stack lists of calls, (M_i, 4) each, followed by those of doubtful boxes, (D_i, 4) each."""
     both = boxes if doubtful is None else [torch.cat(pair) for pair in zip(boxes, doubtful, strict=True)]
     padded = pad_boxes(both, device)
     lengths = torch.tensor([len(own) for own in boxes])

@@ -1,6 +1,6 @@
 """``model.json``: what a model folder says about its weights. Read without torch.
 
-The weights carry a copy of it; :mod:`mast.models.checkpoint`, which writes both, says when that one counts.
+The weights carry a copy of it; :mod:`mast.models.checkpoint`, which writes both, says when the copy counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_BYTES = 16_000_000  # bytes of a card; a real one has some ten thousand
 
 
 class ModelCard(BaseModel):
-    """``model.json``: all that is needed to use the weights beside it, and to trust them."""
+    """``model.json``: all that is needed to use the weights next to it, and to trust them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -51,8 +51,8 @@ class ModelCard(BaseModel):
     )
     ranges: dict[str, tuple[float, float]] | None = Field(
         default=None,
-        description="between which values its maps lie, so that convolutions can be rounded to eight bits; none where "
-        "that was not measured (mast.models.onnx_detector)",
+        description="lowest and highest values of its maps, so that convolutions can be rounded to eight bits; none "
+        "where they were not measured (mast.models.onnx_detector)",
     )
     provenance: dict[str, Any] = Field(default={}, description="recipe, data, seeds, versions, metrics")
     licence: str = Field(default="", description="of the weights, as their training data allow")
@@ -67,8 +67,8 @@ class ModelCard(BaseModel):
     def at_band(self, high_hz: float) -> ModelCard:
         """The same model for sound played faster or slower, so that its band ends at ``high_hz``.
 
-        A habit that it carries is played with it. A model trained on lower sounds has none for those above 50 kHz:
-        there it starts with the strongest harmonic alone, as experts draw bats.
+        Its habit is changed with the speed. A model trained on lower sounds has none for those above 50 kHz: it then
+        starts with boxes around the strongest harmonic alone, as experts draw bats.
         """
         front_end = self.front_end.at_band(high_hz)
         habit = self.habit and self.habit.played_slower(front_end.hop_s / self.front_end.hop_s)
@@ -113,7 +113,7 @@ def read_embedded_card(path: Path) -> ModelCard:
 
 @contextmanager
 def open_weights(path: Path, framework: Literal["np", "pt"] = "np") -> Iterator[Any]:
-    """A safetensors file, read as NumPy's arrays or, with ``"pt"``, as torch's tensors."""
+    """A safetensors file, read as NumPy arrays or, with ``"pt"``, as torch tensors."""
     try:
         with safe_open(path, framework=framework, device="cpu") as file:
             yield file
@@ -163,7 +163,7 @@ def _read_text(path: Path) -> bytes:
 def _unreadable(path: Path, error: Exception) -> MastError:
     if not path.is_file():
         return MastError(f"{path}: no such file; expected a model folder with {WEIGHTS} and {CARD}")
-    try:  # to safetensors, every file that it cannot open is one that is not there
+    try:  # safetensors reports every file that it cannot open as missing
         path.open("rb").close()
     except OSError as refused:
         return _refused(path, refused)
@@ -201,7 +201,7 @@ def _parse_card(text: str | bytes, source: Path) -> ModelCard:
 
 
 def _config_class(kind: Any, architecture: Any) -> type[DetectorConfig | BaselineConfig | MaeConfig]:
-    """Which architecture a card speaks of: they share field names, but only a baseline has a name."""
+    """Which architecture a card describes: they share field names, but only a baseline has a name."""
     if kind == "mae":
         return MaeConfig
     named = isinstance(architecture, dict) and "name" in architecture

@@ -1,7 +1,7 @@
 """Models on disk: a folder with ``model.safetensors`` and ``model.json``. Users' files are never unpickled.
 
-A write that is cut short loses nothing: each file is written beside its place and moved there at once, and
-the weights carry a copy of their ``model.json``. If a kill falls between the two moves of
+A write that is cut short loses nothing: each file is written next to its place and moved there at once, and
+the weights carry a copy of their ``model.json``. If a process is killed between the two moves of
 :func:`save_checkpoint`, the weights are new and the text is old; the fingerprints differ, and the copy inside
 the weights is used. :func:`update_card` changes the text alone, the copy first: until ``model.json`` itself is
 replaced, the old one counts.
@@ -48,9 +48,9 @@ class Checkpoint(NamedTuple):
 
 
 class _SkipInit(TorchFunctionMode):
-    """Build a model without giving its weights a start, for those that follow replace every one of them.
+    """Build a model without initialising its weights, because stored ones will replace every one of them.
 
-    Drawing the start of the paper's ViT-B takes longer than reading its weights.
+    Initialising the paper's ViT-B takes longer than reading its weights.
     """
 
     def __torch_function__(
@@ -61,7 +61,7 @@ class _SkipInit(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        # some functions of nn.init show as themselves here, others only by what they call
+        # some functions of nn.init show up here themselves, others only through the functions that they call
         if func in (Tensor.uniform_, Tensor.normal_) or getattr(func, "__module__", "") == nn.init.__name__:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
@@ -136,7 +136,7 @@ def _write(folder: Path, weights: Mapping[str, Tensor], card: ModelCard) -> None
     """Weights with the copy of the card, then the card: see the module docstring for why in this order."""
     text = card.model_dump_json(indent=2)
     for name in (WEIGHTS, CARD):
-        remove_partial_files(folder / name)  # one process alone writes a model
+        remove_partial_files(folder / name)  # only one process writes a model
     with atomic_file(folder / WEIGHTS) as part:
         save_file(dict(weights), part, metadata={"model.json": text})
     write_atomic(folder / CARD, (text + "\n").encode())
@@ -196,7 +196,7 @@ def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> 
 
     Args:
         model: a base-sized model on 1024 × 128 (the public weights are ViT-B).
-        path: the file; users bring it, it is licensed CC BY-NC.
+        path: the file; users bring their own, because it is licensed CC BY-NC.
 
     Returns:
         Which tensors were loaded and which were not, and how AudioMAE normalised its input.
@@ -205,7 +205,7 @@ def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> 
     if not file.is_file():
         raise MastError(f"{file}: no such file; expected AudioMAE's pretrained.pth")
     try:
-        # the recipe's options lie beside the weights
+        # the recipe's options are stored next to the weights
         with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises several unrelated types here
@@ -279,6 +279,6 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Of every tensor, from the header alone."""
+    """The shape of every tensor, from the header alone."""
     with open_weights(path, "pt") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

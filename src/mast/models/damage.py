@@ -1,4 +1,4 @@
-"""What a damaged model, or one made to do harm, is refused for: before it costs memory, and before it finds nothing."""
+"""Checks that refuse a damaged or malicious model before it takes memory, and before it silently finds nothing."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CREATORS = (
     torch.arange,
     torch.linspace,
 )
-# not joined, whatever the shapes of picture and kernel; YOLO26 asks its layers for their strides while it is built
+# they never broadcast picture and kernel; YOLO26 runs its layers to find their strides while it is built
 _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv_transpose2d)
 # what building a model may need beyond its weights, our choice: a detector of the paper's size needs a thousandth
 _SPARE_NUMBERS = 2**24
 _SPARE_TENSORS = 1_000
-_COPIES = 4  # a tensor may be made this often before it is the one that is kept
+_COPIES = 4  # how often a tensor may be made, the one that is kept included
 
 
 class SizeGuard(TorchFunctionMode):
@@ -80,7 +80,7 @@ def _requested_size(args: Iterable[Any]) -> int:
 
 
 def _broadcast_size(args: Iterable[Any]) -> int:
-    """How many numbers come of tensors that are added or multiplied; 0 where they do not fit each other."""
+    """How many numbers result when tensors are added or multiplied; 0 where their shapes do not match."""
     size = 1
     for sides in zip_longest(*(arg.shape[::-1] for arg in args if isinstance(arg, Tensor)), fillvalue=1):
         if len(set(sides) - {1}) > 1:
@@ -116,7 +116,7 @@ def refuse_invalid(weights: Mapping[Any, Any], source: Path) -> None:
         # one stored number can stand for a million million
         if not plain or tensor.is_complex() or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise MastError(f"{source}: tensor {name} is not a plain array of real numbers")
-        # a sum is five times faster than a look at each number, which is left for sums that are too large
+        # a sum is five times faster than a look at each number, which is only needed if the sum is not finite
         if tensor.is_floating_point() and not tensor.sum(dtype=torch.float32).isfinite():
             wrong = int((~tensor.isfinite()).sum())
             if wrong:

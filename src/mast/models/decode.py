@@ -22,7 +22,7 @@ class Detections(NamedTuple):
 
 
 def decode_boxes(regression: Tensor, points: Points) -> Tensor:
-    """The boxes that the head's regression means (see ``head.py``).
+    """The boxes that the head's regression stands for (see ``head.py``).
 
     Args:
         regression: (B, R, 4) centre offset in strides and log size, each time then frequency.
@@ -40,7 +40,7 @@ def box_scores(logits: Tensor, centreness: Tensor) -> Tensor:
     """σ(classification) · σ(centreness), docs/paper_notes.md 9: (…), (…) → (…).
 
     The plain product, as in the FCOS paper; its square root (torchvision) ranks boxes alike, but the paper's
-    pseudo-label threshold of 0.10 speaks of the former.
+    pseudo-label threshold of 0.10 refers to the product.
     """
     return logits.sigmoid() * centreness.sigmoid()
 
@@ -55,7 +55,7 @@ def select_boxes(
     nested: float = 1.0,
     max_boxes: int = MAX_BOXES,
 ) -> list[Detections]:
-    """Threshold, clip, class-agnostic NMS, no box inside another where asked for, and at most ``max_boxes``, per image.
+    """Threshold, clip, class-agnostic NMS, no box inside another if requested, and at most ``max_boxes``, per image.
 
     Args:
         boxes: (B, R, 4).
@@ -63,7 +63,7 @@ def select_boxes(
         chunk: frames and bins; boxes are clipped to it, and dropped where nothing is left.
         score_threshold: boxes scored lower are dropped.
         nms_iou: of two boxes that overlap more, the lower-scored is dropped.
-        nested: of two that are left and share more than this of the smaller one, too; 1 for never.
+        nested: the same for two that are left and share more than this of the smaller one; 1 for never.
         max_boxes: kept per image.
 
     Returns:
@@ -77,7 +77,7 @@ def select_boxes(
     candidates, top = candidates[keep], top[keep]
     # One NMS for the batch: images laid side by side along time. In float64 the shift is exact, so that what
     # is kept does not depend on which chunks share a batch.
-    apart = candidates.to(torch.float64, copy=True)  # shifted below: not the caller's
+    apart = candidates.to(torch.float64, copy=True)  # a copy, because it is shifted below
     apart[:, 0::2] += image[:, None] * (chunk[0] + 1.0)
     kept = nms(apart, top.double(), nms_iou)  # by descending score over all images
     kept = kept[image[kept].argsort(stable=True)]

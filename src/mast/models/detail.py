@@ -1,7 +1,7 @@
 """A convolutional path from the spectrogram to the adapter's grid. Ours, off by default: the paper has none.
 
-A token of the encoder is 16 × 16 cells, 0.16 s by 16 mel bins, and where in it a call begins has to be learnt by the
-encoder as a whole. Convolutions know from the start that a call is the same call one frame later, and they see single
+A token of the encoder is 16 × 16 cells, 0.16 s by 16 mel bins, and the encoder as a whole has to learn where in it a
+call begins. Convolutions know from the start that a call is the same call one frame later, and they see single
 cells. What they see is added to the adapter's map, as the spatial prior of ViT-Adapter (Chen et al. 2022) is.
 """
 
@@ -37,7 +37,7 @@ class DetailPath(nn.Sequential):
                 layers.append(ResidualBlock(channels))
             inputs, channels = channels, min(2 * channels, outputs)
         last = nn.Conv2d(inputs, outputs, 1)
-        nn.init.zeros_(last.weight)  # says nothing at first: a detector trained without it begins as it was
+        nn.init.zeros_(last.weight)  # adds nothing at first: a detector trained without it starts unchanged
         assert last.bias is not None
         nn.init.zeros_(last.bias)
         super().__init__(*layers, last)

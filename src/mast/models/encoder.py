@@ -36,12 +36,12 @@ def sincos_positions(width: int, grid: tuple[int, int]) -> Tensor:
 
 
 def transformer_blocks(width: int, depth: int, heads: int) -> nn.ModuleList:
-    """A stack of blocks, as the encoder and MAE's decoder have it."""
+    """A stack of blocks, for the encoder and for MAE's decoder."""
     return nn.ModuleList(Block(width, heads) for _ in range(depth))
 
 
 def initialise_transformer(module: nn.Module) -> None:
-    """MAE's start: Xavier for every linear layer, zero biases; use with ``Module.apply``."""
+    """MAE's initialisation: Xavier for every linear layer, zero biases; use with ``Module.apply``."""
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
@@ -65,7 +65,7 @@ class Encoder(nn.Module):
         self.apply(initialise_transformer)
         nn.init.xavier_uniform_(self.patch_embed.proj.weight.view(config.width, -1))
         nn.init.normal_(self.cls_token, std=0.02)
-        # how a CPU runs it fastest, where mast.models.packed has arranged that: all patches, no gradient
+        # the fastest form on a CPU, if mast.models.packed has set it: all patches, no gradient
         self.packed: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, spectrograms: Tensor, visible: Tensor | None = None) -> Tensor:

@@ -23,13 +23,13 @@ _EXPECTED = (
 
 
 def find_model(name: str | Path, *, or_file: bool = False) -> Path:
-    """The folder of a model that is named as users name them, in every command.
+    """The folder of a model from its name as users give it, the same in every command.
 
     Args:
         name: ``"default"`` for the model that ships with mast; a run that holds a model as ``best``, or a model folder;
             ``"hf://owner/name"`` or ``"hf://owner/name@revision"`` for one on the Hugging Face hub. A folder that is
             called ``default`` is ``"./default"``, or a ``Path``.
-        or_file: a file is taken as it is: where training starts, weights of others are welcome, too.
+        or_file: also accept a file, as it is: training may start from other people's weights.
 
     Raises:
         MastError: there is no such model.
@@ -67,12 +67,12 @@ def model_warning(name: str | Path) -> str:
 
 
 def is_model_name(name: str | Path) -> bool:
-    """Whether :func:`find_model` would look for a model of that name or find one there, and not just a folder."""
+    """Whether :func:`find_model` takes this for a name, or finds a model there, so that it is not just any folder."""
     return str(name).startswith("hf:") or _is_shipped(name) or _folder(Path(name)) is not None
 
 
 def absolute_name(name: str | Path) -> str:
-    """The name of a model for later, wherever a command is typed then."""
+    """The name of a model for later use, from whatever folder."""
     if str(name).startswith("hf:") or _is_shipped(name):
         return str(name)
     return str(find_model(name).absolute())
@@ -138,7 +138,7 @@ def _download(repository: str, revision: str | None) -> Path:
             f"{name}: is not on this machine and the hub cannot be reached; connect once to download it, or copy the "
             "model folder here and give its path"
         ) from None
-    except Exception as error:  # of whatever library the hub's own library uses for its transport
+    except Exception as error:  # from whatever library the hub's own one uses for its transport
         raise MastError(f"{name}: cannot be downloaded ({first_line(error)}); try again later") from None
     missing = [file for file in (WEIGHTS, CARD) if not (folder / file).is_file()]
     if missing:

@@ -1,4 +1,4 @@
-"""What every box detector can do, MAST's and the baselines': a loss to train by, boxes to show."""
+"""What every box detector can do, MAST's and the baselines': a loss to train with, boxes to show."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class BoxDetector(nn.Module, ABC):
     """A class-agnostic detector on normalised spectrograms (B, 1, T, F); boxes are ``t1, f1, t2, f2`` in cells.
 
     Attributes:
-        config: its architecture, as its checkpoint's card has it.
-        backbone_prefixes: how the names of those parameters begin that may start from weights made on other data,
-            and then train more slowly.
+        config: its architecture, as in its checkpoint's card.
+        backbone_prefixes: prefixes of the parameters that may start from weights trained on other data, and then
+            train more slowly.
     """
 
     config: BaseModel
@@ -48,7 +48,7 @@ class BoxDetector(nn.Module, ABC):
             spectrograms: (B, 1, T, F).
             boxes: for each chunk (M_i, 4) true boxes in cells; (0, 4) where there is none.
             doubtful: for each chunk (D_i, 4) boxes that are perhaps calls; none by default. MAST learns nothing from
-                them; to a baseline they are background.
+                them; to some baselines they are background.
             weights: (B,) confidence of each chunk's boxes; 1 by default.
             generator: source of the loss's random draws, on the spectrograms' device.
         """
@@ -65,7 +65,7 @@ class BoxDetector(nn.Module, ABC):
         """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
 
     def load_backbone(self, path: Path) -> str:
-        """Start the backbone from a file of weights that others made; returns a sentence about it."""
+        """Start the backbone from a file of other people's weights; returns a sentence about it."""
         raise ConfigError(
             f"{path}: {type(self).__name__} cannot start from such a file; leave --init out to train from scratch"
         )

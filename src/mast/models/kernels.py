@@ -1,6 +1,6 @@
 """torchvision's compiled kernels without torchvision.
 
-NMS and RoIAlign are a library that torch can load by itself in milliseconds. ``import torchvision`` brings all its
+NMS and RoIAlign are in a library that torch can load by itself in milliseconds. ``import torchvision`` brings all its
 models, data sets and torch's compiler along, and takes over a second: more than loading the embedded model and
 searching a minute of sound.
 """
@@ -31,7 +31,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def roi_align(feature_map: Tensor, regions: Tensor, cells: tuple[int, int], *, samples: int) -> Tensor:
-    """RoIAlign, each region on its own place to a fraction of a cell ("aligned").
+    """RoIAlign, with each region placed to a fraction of a cell ("aligned").
 
     Args:
         feature_map: (B, C, H, W).
@@ -59,5 +59,5 @@ def _load() -> None:
             raise OSError
         torch.ops.load_library(library.origin)  # type: ignore[no-untyped-call]
     except OSError:
-        # kept elsewhere, or in need of other libraries: torchvision knows where, and says what is wrong
+        # it is elsewhere, or needs other libraries: torchvision knows where, and says what is wrong
         import torchvision  # noqa: F401

@@ -21,7 +21,7 @@ def quality_focal_loss(logits: Tensor, quality: Tensor, *, beta: float = 2.0) ->
     Args:
         logits: (…).
         quality: (…) IoU of the predicted with the true box at a positive point, 0 at background.
-        beta: how much less a point counts that is nearly right (2, as in QFL).
+        beta: how much less a nearly right point counts (2, as in QFL).
     """
     distance = (quality - logits.sigmoid()).abs()
     return distance.pow(beta) * F.binary_cross_entropy_with_logits(logits, quality, reduction="none")

@@ -39,7 +39,7 @@ class ChannelsLastNorm(torch.autograd.Function):
         """(B, C, T', F') → the same shape and type."""
         images, channels, *_ = x.shape
         n = x[0, 0].numel() * (channels // groups)
-        with torch.autocast(x.device.type, enabled=False):  # which would copy the map to float32
+        with torch.autocast(x.device.type, enabled=False):  # autocast would copy the map to float32
             total = x.sum(dim=(2, 3), dtype=_sums(x))
             squares = torch.linalg.vector_norm(x, dim=(2, 3), dtype=_sums(x)).square()
         mean = total.view(images, groups, -1).sum(-1) / n  # (B, G)
@@ -52,7 +52,7 @@ class ChannelsLastNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        """Of x, γ and β."""
+        """The gradients of x, γ and β."""
         x, weight, mean, rate = ctx.saved_tensors
         gradient = gradients[0].contiguous(memory_format=torch.channels_last)
         (images, channels, *_), groups = x.shape, mean.shape[1]
@@ -73,7 +73,7 @@ class ChannelsLastNorm(torch.autograd.Function):
 
 
 def _sums(x: Tensor) -> torch.dtype:
-    """What sums over a map are kept in."""
+    """The type for sums over a map."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 

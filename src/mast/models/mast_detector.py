@@ -1,6 +1,6 @@
 """MAST's detector: encoder E_φ → adapter A_ψ → pyramid N_γ → head D_θ (Sec. "Detector Design").
 
-One forward pass gives the same dense output always; ``loss()`` = forward + assign + losses,
+One forward pass always gives the same dense output; ``loss()`` = forward + assign + losses,
 ``detect()`` = forward + decode + NMS, ``embed()`` = the encoder's features inside boxes.
 """
 
@@ -45,7 +45,7 @@ from mast.models.second_look import (
     second_look_losses,
 )
 
-_PROPOSALS = 300  # per image, that a second look is taken at
+_PROPOSALS = 300  # per image, for the second look
 _PROPOSALS_IOU = 0.7  # of two proposals that overlap more, one is looked at; as in Faster R-CNN
 _LEARNT = 128  # proposals per image that the second look learns from
 
@@ -98,12 +98,12 @@ class MastDetector(WithPoints, BoxDetector):
 
     @property
     def embedding_width(self) -> int:
-        """Of a box's vector: the encoder's features, and its look."""
+        """Width of a box's vector: the encoder's features, and its look."""
         return self.config.embedding_width
 
     @property
     def projection_width(self) -> int:
-        """Of a box's contrastive projection; 0 where the model has none."""
+        """Width of a box's contrastive projection; 0 where the model has none."""
         return self.config.contrastive_dimension if self.config.contrastive_weight > 0 else 0
 
     def forward(self, spectrograms: Tensor) -> DenseOutput:
@@ -126,7 +126,7 @@ class MastDetector(WithPoints, BoxDetector):
         )
 
     def adapt(self, tokens: Tensor, spectrograms: Tensor) -> Tensor:
-        """(B, D, T/16, F/16) and (B, 1, T, F) → (B, C, T/8, F/4): the map that the pyramid stands on."""
+        """(B, D, T/16, F/16) and (B, 1, T, F) → (B, C, T/8, F/4): the map that the pyramid is built on."""
         finest: Tensor = self.adapter(tokens)
         return finest + self.detail(spectrograms) if self.config.detail > 0 else finest
 
@@ -144,14 +144,14 @@ class MastDetector(WithPoints, BoxDetector):
         Args:
             spectrograms: (B, 1, T, F).
             boxes: for each chunk (M_i, 4) true boxes in cells; (0, 4) where there is none.
-            doubtful: for each chunk (D_i, 4) boxes that are perhaps calls: what would learn them, as a call or as
-                background, learns nothing; none by default.
+            doubtful: for each chunk (D_i, 4) boxes that are perhaps calls: points that would learn from them, as a
+                call or as background, learn nothing; none by default.
             weights: (B,) confidence of each chunk's boxes, on L_det only (docs/paper_notes.md 11); 1 by default.
             generator: source of the contrastive term's draws, on the spectrograms' device.
 
         Returns:
             ``loss`` to minimise; each term before its λ: ``classification``, ``corners``, ``giou``,
-            ``centreness``, ``contrastive``, of a second look ``verdict`` and ``correction``; and
+            ``centreness``, ``contrastive``, with a second look ``verdict`` and ``correction``; and
             ``positives_per_image``.
 
         >>> model = MastDetector(DetectorConfig.named("tiny"))
@@ -243,7 +243,7 @@ class MastDetector(WithPoints, BoxDetector):
         nms_iou: float = 0.5,
         max_boxes: int = 300,
     ) -> list[Detections]:
-        """Boxes in each chunk, best first, of what the forward pass gave."""
+        """Boxes in each chunk, best first, from the output of the forward pass."""
         boxes, scores = output.boxes, self.scores(output)
         if self.config.second_look:
             boxes, scores = self._look_again(output.levels, boxes, scores, score_threshold)
@@ -259,7 +259,7 @@ class MastDetector(WithPoints, BoxDetector):
 
     @torch.no_grad()
     def vectors(self, tokens: Tensor, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
-        """What ``embed`` gives, from the encoder's map where it is there already (``DenseOutput.tokens``)."""
+        """The same as ``embed``, from an encoder's map that is there already (``DenseOutput.tokens``)."""
         padded = pad_boxes(boxes, tokens.device)
         vectors = box_vectors(tokens, spectrograms, padded.boxes, self.config.encoder.patch)
         return [row[: len(image_boxes)] for row, image_boxes in zip(vectors, boxes, strict=True)]
@@ -370,7 +370,7 @@ class MastDetector(WithPoints, BoxDetector):
     def _contrast(self, projected: Tensor, truths: Truths, is_background: Tensor) -> Tensor:
         """L_con of the projections of M true boxes, M·P jittered copies and K others, (B, M + MP + K, P).
 
-        ``is_background``: (B, K) which of the others are.
+        ``is_background``: (B, K) which of the others are background.
         """
         m, p = truths.valid.shape[1], self.config.contrastive_positives
         anchors, positives, background = torch.split(projected, [m, m * p, is_background.shape[1]], dim=1)

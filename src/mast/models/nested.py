@@ -1,4 +1,4 @@
-"""Which of many boxes stay: NumPy's side of what :mod:`mast.models.decode` does with tensors."""
+"""Which of many boxes stay: in NumPy what :mod:`mast.models.decode` does with tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_BOXES = 300  # after it
 
 
 def drop_overlapping(boxes: FloatArray, iou: float) -> BoolArray:
-    """Which boxes stay when none may overlap a better one by more: (K, 4), best first → (K,)."""
+    """Which boxes stay when none may overlap a better one by more than ``iou``: (K, 4), best first → (K,)."""
     size, shared = _sizes(boxes)
     return _survivors(shared > iou * (size[:, None] + size[None, :] - shared))
 
@@ -27,7 +27,7 @@ def drop_nested(boxes: FloatArray, share: float) -> BoolArray:
 
 
 def _sizes(boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of each box, and what each two share."""
+    """The size of each box, and what every two boxes share."""
     low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
     return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1), (high - low).clip(0).prod(axis=2)

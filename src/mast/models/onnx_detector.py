@@ -36,7 +36,7 @@ _TAIL = 1e-5
 
 
 def can_write(config: DetectorConfig) -> bool:
-    """Whether this detector can be written as such a graph: the paper's own, on maps that halve without a rest.
+    """Whether this detector can be written as such a graph: the paper's own, on maps that halve without a remainder.
 
     Without ONNX Runtime, none can.
     """
@@ -58,13 +58,13 @@ def write_graph(
 ) -> bytes:
     """The graph of a detector: one normalised spectrogram (1, 1, T, F) → boxes (R, 4) in cells, scores (R,).
 
-    It is also given a score, and boxes that are scored lower need not be right: where a level of the pyramid has no
-    other, its boxes are not computed.
+    It also takes a score, and boxes that are scored lower need not be right: if a level of the pyramid has no others,
+    its boxes are not computed.
 
     Args:
         config: that :func:`can_write` accepts.
         weights: by name, float32.
-        ranges: of the maps that convolutions are given and give; they stay float32 without.
+        ranges: of the inputs and outputs of convolutions; without them, these stay in float32.
         exact: keep everything in float32.
     """
     graph = _DetectorGraph(config, weights, None if exact else ranges, exact=exact)
@@ -76,7 +76,7 @@ def write_graph(
 def measure_ranges(
     config: DetectorConfig, weights: Mapping[str, Weights], spectrograms: Iterable[NDArray[np.float32]]
 ) -> Ranges:
-    """Between which values the maps of a detector lie, by name, over some normalised spectrograms (T, F)."""
+    """The range of values in each map of a detector, by name, over some normalised spectrograms (T, F)."""
     graph = _DetectorGraph(config, weights, None, exact=True, every_box=True)
     graph.write()
     maps = graph.maps
@@ -104,7 +104,7 @@ def open_session(graph: bytes, *, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    # one thing it would put together is five times slower than its parts
+    # this fused operation is five times slower than its parts
     return onnxruntime.InferenceSession(
         graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
     )
@@ -207,7 +207,7 @@ class _DetectorGraph(Nodes):
         return self.reshape(self.transpose(tokens, 0, 2, 1), 1, channels, rows, columns)
 
     def _upsample(self, values: str) -> str:
-        """A transposed convolution whose kernel is its stride: every cell becomes some, by one product."""
+        """A transposed convolution whose kernel is its stride: every cell becomes several, by one product."""
         config = self.config
         (rows, columns), channels = config.encoder.token_grid, config.channels
         in_time, in_frequency = ADAPTER_UPSAMPLING[config.adapter]
@@ -216,7 +216,7 @@ class _DetectorGraph(Nodes):
         bias = np.tile(self.weights["adapter.upsample.bias"], in_time * in_frequency)
         cells = self.transpose(self.reshape(values, 1, channels, rows * columns), 0, 2, 1)
         cells = self.linear(cells, flat, bias, rounded=self.rounded)
-        # two steps of few axes: one of six took 2 ms of 60
+        # two steps with few axes: a single one with six took 2 ms of 60
         cells = self.reshape(cells, rows, columns, in_time, in_frequency * channels)
         cells = self.reshape(self.transpose(cells, 0, 2, 1, 3), 1, *config.finest_grid, channels)
         return self.transpose(cells, 0, 3, 1, 2)
@@ -241,7 +241,7 @@ class _DetectorGraph(Nodes):
         return [self._smooth(values, k) for k, values in enumerate(fused)]
 
     def _add_coarser(self, values: str, above: str, level: int) -> str:
-        """A map plus the next coarser one, each of whose cells is added to four. Channels last: they lie together."""
+        """A map plus the next coarser one, each of whose cells is added to four. Channels last: these lie together."""
         (rows, columns), channels = self.grids[level], self.config.channels
         fine = self.reshape(self.transpose(values, 0, 2, 3, 1), rows, 2, columns, 2, channels)
         coarse = self.reshape(self.transpose(above, 0, 2, 3, 1), rows, 1, columns, 1, channels)
@@ -287,7 +287,7 @@ class _DetectorGraph(Nodes):
         """Centreness only lowers a score, so no box of a level counts where no classification is good enough."""
         rows, columns = self.grids[number]
         best = self.add("ReduceMax", self.add("Sigmoid", classes), keepdims=0)
-        # ONNX Runtime keeps maps of whole numbers with channels last, and turns them round before a branch if not told
+        # ONNX Runtime keeps maps of whole numbers with channels last, but would reorder them before a branch
         whole = self.transpose(level.whole, 0, 2, 3, 1) if level.whole else ""
 
         def boxes() -> str:
@@ -310,7 +310,7 @@ class _DetectorGraph(Nodes):
         """A 3 × 3 convolution with few outputs: nine products of the map, added where they belong. (1, C', cells)."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         count, channels = weight.shape[:2]
-        # what a cell gives its neighbours, not what it takes from them: the kernel turned round
+        # what a cell gives its neighbours, not what it takes from them, so the kernel is flipped
         turned = weight[:, :, ::-1, ::-1].transpose(0, 2, 3, 1)
         products = self.add(
             "MatMul",
@@ -329,7 +329,7 @@ class _DetectorGraph(Nodes):
     def _conv_block(
         self, x: _Map, name: str, cells: int, *, stride: int = 1, at: str = "", keep: _Form = "whole"
     ) -> _Map:
-        """Convolution, group norm, ReLU. ``at`` tells maps apart that the same layer makes at several levels."""
+        """Convolution, group norm, ReLU. ``at`` distinguishes maps that the same layer makes at several levels."""
         sums = self._convolution(x, f"{name}.0", self.weights[f"{name}.0.weight"], None, stride=stride, at=at)
         return self._group_norm(sums, f"{name}.1", cells, at=at, keep=keep)
 
@@ -401,7 +401,7 @@ class _DetectorGraph(Nodes):
         size = self.add("Clip", size, *(self.array(limit) for limit in LOG_SIZE))
         half = self.add("Mul", self.add("Exp", size), self.array(ANCHOR_STRIDES / 2 * strides))
         boxes = self.add("Concat", self.add("Sub", middle, half), self.add("Add", middle, half), axis=1)
-        # once for each point: the same four numbers for all of them take longer
+        # repeated for each point: broadcasting the same four numbers takes longer
         limits = self.array(np.tile(self.given[2:], (self.n_points, 2)))
         self.name(self.add("Min", self.add("Max", boxes, self.array(0.0)), limits), BOXES)
         self.name(self.reshape(score, self.n_points), SCORES)

@@ -1,6 +1,6 @@
-"""ONNX's messages, written as bytes: the few kinds of them that a graph of ours is made of.
+"""ONNX's messages, written as bytes: the few kinds that our graphs are made of.
 
-The library ``onnx`` writes the same; importing it takes longer than all else that is done to write a graph. Fields are
+The library ``onnx`` writes the same; importing it takes longer than everything else in writing a graph. Fields are
 numbered as in ONNX's own ``onnx.proto``, and encoded as Protocol Buffers encode them. A message is a list of its parts,
 which are put together once, at the very end: the weights are megabytes.
 """
@@ -38,13 +38,13 @@ def node_message(
 
 
 def array_message(name: str, dtype: str, shape: Sequence[int], numbers: bytes) -> OnnxMessage:
-    """A TensorProto: the type as NumPy calls it, and the numbers in C's order, the lowest byte of each first."""
+    """A TensorProto: the type as NumPy calls it, and the numbers in C order, the lowest byte of each first."""
     sizes = [_number(1, size) for size in shape]
     return [*sizes, _number(2, _TYPES[dtype]), _text(8, name), *_inside(9, [numbers])]
 
 
 def value_message(name: str, shape: Sequence[int] | None) -> OnnxMessage:
-    """A ValueInfoProto: a value of the graph, of float32 and this shape; without one, ONNX Runtime finds out both."""
+    """A ValueInfoProto: a value of the graph, of float32 and this shape; without one, ONNX Runtime infers both."""
     if shape is None:
         return [_text(1, name)]
     sizes = [part for size in shape for part in _inside(1, [_number(1, size)])]
@@ -68,7 +68,7 @@ def graph_message(
 
 
 def model_message(graph: OnnxGraph, ir_version: int, versions: Mapping[str, int]) -> OnnxMessage:
-    """A ModelProto; ``versions`` are those of the sets of nodes, by their domain."""
+    """A ModelProto; ``versions`` are those of the operator sets, by their domain."""
     parts = [_number(1, ir_version), *_inside(7, graph.message)]
     for domain, version in versions.items():
         parts += _inside(8, [_text(1, domain), _number(2, version)])

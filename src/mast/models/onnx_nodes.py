@@ -1,8 +1,8 @@
 """Writing an ONNX graph node by node: products and convolutions in float32, or rounded to eight bits.
 
 Rounded products make a CPU without bfloat16 fast. Weights are rounded once, with a step for each output of a layer. The
-inputs of a linear layer are rounded with a step that is found in every window. Those of a convolution are rounded with
-one that was measured before (:class:`Rounding`), because finding it takes as long as the layer.
+inputs of a linear layer are rounded with a step that is found for every window. Those of a convolution are rounded with
+one that was measured beforehand (:class:`Rounding`), because finding it takes as long as the layer.
 
 Nodes of the domain ``com.microsoft`` are ONNX Runtime's own. Inputs have to be unsigned and weights signed: ONNX
 Runtime has no fast products of other kinds.
@@ -43,7 +43,7 @@ class Rounding(NamedTuple):
 
     @classmethod
     def of(cls, low: float, high: float) -> Rounding:
-        """That of values between two, zero among them."""
+        """The rounding of values from ``low`` to ``high``, zero included."""
         low, high = min(low, 0.0), max(high, 1e-6)
         step = (high - low) / 255
         return cls(step, round(-low / step))
@@ -63,11 +63,11 @@ class Nodes:
     def __init__(self) -> None:
         self._nodes: list[OnnxMessage] = []
         self._arrays: list[OnnxMessage] = []
-        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # names of the arrays there are
-        self._numbers = count()  # no name is given twice, in branches neither
+        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # names of existing arrays
+        self._numbers = count()  # no name is given twice, not even in branches
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node with one output, whose name is given back."""
+        """A node with one output, whose name is returned."""
         return self.add_multi(kind, 1, *inputs, **attributes)[0]
 
     def add_multi(
@@ -88,7 +88,7 @@ class Nodes:
         self._nodes.append(node_message("Identity", [value], [name], "", {}))
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float32) -> str:
-        """Numbers that are part of the graph. Equal arrays are held once: a graph of fewer is opened faster."""
+        """Numbers that are part of the graph. Equal arrays are stored once: a graph with fewer of them opens faster."""
         array = np.array(values, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
         content = (array.dtype.name, array.shape, array.tobytes())
         if content not in self._known:
@@ -97,7 +97,7 @@ class Nodes:
         return self._known[content]
 
     def if_else(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
-        """What one of two functions writes, and nothing of the other is computed; both may use values from outside."""
+        """A branch: only what one of the functions writes is computed; both may use values from outside."""
         branches = {"then_branch": self._branch(then), "else_branch": self._branch(otherwise)}
         return self.add("If", condition, **branches)
 
@@ -154,7 +154,7 @@ class Nodes:
         return results
 
     def round(self, value: str, rounding: Rounding) -> str:
-        """Values as whole numbers; what lies outside becomes the nearest."""
+        """Values as whole numbers; values outside become the nearest one."""
         return self.add("QuantizeLinear", value, *self._rounding(rounding))
 
     def unround(self, value: str, rounding: Rounding) -> str:
@@ -162,7 +162,7 @@ class Nodes:
         return self.add("DequantizeLinear", value, *self._rounding(rounding))
 
     def convolution(self, value: str, weight: Weights, bias: Weights | None, *, stride: int = 1) -> str:
-        """(B, C, T, F) → (B, C', T / stride, F / stride) in float32; the edges are filled up with zeros."""
+        """(B, C, T, F) → (B, C', T / stride, F / stride) in float32; the edges are padded with zeros."""
         arrays = [self.array(weight), *([] if bias is None else [self.array(bias)])]
         return self.add("Conv", value, *arrays, **_shape(weight, stride))
 
@@ -176,7 +176,7 @@ class Nodes:
         *,
         stride: int = 1,
     ) -> str:
-        """The same of whole numbers, rounded as ``given`` says; the sums are rounded as ``result`` says."""
+        """The same with whole numbers, rounded as ``given`` says; the sums are rounded as ``result`` says."""
         whole, step = rounded_weights(weight, axis=0)
         arrays = [*self._rounding(given), self.array(whole, np.int8), self.array(step)]
         arrays += [self.array(np.zeros(len(step)), np.int8), *self._rounding(result)]

@@ -2,10 +2,10 @@
 
 oneDNN keeps weights in blocks of its own. ``nn.Linear`` hands them over as they are, so that every call arranges them
 again, and adds the bias in a pass of its own; together that costs as much as the product. Here they are arranged once.
-Sums along the residual path stay in float32 and are made in place, for memory is what a core waits for.
+Sums along the residual path stay in float32 and are made in place, because a core mostly waits for memory.
 
-The operations are torch's own but not part of its promise (its compiler uses them). Where one is missing or answers
-otherwise than the plain layer, :func:`pack_encoder` leaves the encoder as it was.
+The operations are torch's own but not part of its promise (its compiler uses them). Where one is missing or gives
+other results than the plain layer, :func:`pack_encoder` leaves the encoder as it was.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PackedLinear:
     Args:
         weight: (outputs, inputs).
         bias: (outputs,).
-        rows: how many tokens it is mostly given at once; any number works.
+        rows: how many tokens it usually gets at once; any number works.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, rows: int) -> None:
@@ -38,7 +38,7 @@ class PackedLinear:
 
     @classmethod
     def of(cls, layer: nn.Linear, rows: int) -> PackedLinear:
-        """That of a layer with a bias."""
+        """The packed form of a layer with a bias."""
         return cls(layer.weight, layer.bias, rows)
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -73,8 +73,8 @@ class PackedEncoder:
     """:class:`mast.models.encoder.Encoder` on all patches, with packed layers. Carries no gradient.
 
     Args:
-        encoder: later changes of its weights do not reach what is packed.
-        batch: spectrograms that are mostly given at once; any number works.
+        encoder: later changes to its weights do not reach the packed ones.
+        batch: how many spectrograms it usually gets at once; any number works.
     """
 
     def __init__(self, encoder: Encoder, batch: int) -> None:
@@ -113,10 +113,10 @@ def pack_encoder(encoder: Encoder, batch: int) -> bool:
 
     Args:
         encoder: on a CPU.
-        batch: spectrograms that are mostly given at once.
+        batch: how many spectrograms it usually gets at once.
 
     Returns:
-        Whether it does; nothing has changed where this torch or this CPU cannot, or answers otherwise.
+        Whether it does; nothing changes if this torch or this CPU cannot, or gives other results.
     """
     encoder.packed = _packed(encoder, batch)
     return encoder.packed is not None
@@ -147,8 +147,8 @@ def arrange_convolutions(model: nn.Module) -> None:
 class SmallMapGroupNorm(nn.Module):
     """Group norm that is fast on small maps too.
 
-    torch walks over maps of fewer than 1024 cells that are kept channels last in strides, five times slower than over
-    the same map kept channels first; bringing it there and back is quicker.
+    With channels last, torch reads maps of fewer than 1024 cells in strides, which is five times slower than with
+    channels first; converting the map there and back is quicker.
     """
 
     def __init__(self, norm: nn.GroupNorm) -> None:

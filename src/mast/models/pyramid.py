@@ -57,7 +57,7 @@ class Pyramid(nn.Module):
             bottom_up.append(deepen(down(bottom_up[-1])))
         fused: list[Tensor] = [lateral(x) for lateral, x in zip(self.lateral, bottom_up, strict=True)]
         weights = self.fusion_weights()
-        for i in range(len(fused) - 2, -1, -1):  # from the coarsest but one down to the finest
+        for i in range(len(fused) - 2, -1, -1):  # from the second coarsest down to the finest
             above = F.interpolate(fused[i + 1], size=fused[i].shape[2:], mode="nearest")
             fused[i] = weights[i, 0] * fused[i] + weights[i, 1] * above
         return [smooth(x) for smooth, x in zip(self.smooth, fused, strict=True)]

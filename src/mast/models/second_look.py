@@ -3,7 +3,7 @@
 The head judges a box from the one point that proposes it. Here the box's own content is pooled, 7 × 7 cells of every
 pyramid level added up (adaptive pooling, Liu et al. 2018), and two layers make one vector of it. Three answers come
 from that vector: whether it is a call, how the box is corrected, and the projection of the contrastive loss, so that
-telling calls from background and verifying them are one thing. One-stage proposals with a second look are CenterNet2's
+telling calls from background and verifying them are one task. One-stage proposals with a second look are CenterNet2's
 (Zhou et al. 2021), and so is the score: the geometric mean of both opinions.
 
 All tensors have one size for every image, with a mask: nothing waits for the GPU.
@@ -99,7 +99,7 @@ def choose_regions(
 ) -> Regions:
     """The true boxes, their jittered copies, and proposals drawn in proportion to their score.
 
-    Regions that overlap a doubtful box best count for nothing, unless they hardly overlap it.
+    Regions whose best overlap is with a doubtful box do not count, unless they hardly overlap it.
 
     Args:
         truths: (B, M).

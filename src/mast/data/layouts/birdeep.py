@@ -1,10 +1,10 @@
 """BIRDeep as it is published: 641 minutes from nine recorders in Doñana, boxed.
 
-``Audios/AM1/2023_05_10/AM1_20230510_060000.WAV`` …, and three tables beside ``Audios``: ``train_file.csv``,
-``validation_file.csv``, ``test_file.csv`` (:mod:`mast.annotations.birdeep_csv`). A few recordings have a blank
-before their ending or ``AM02`` for ``AM2`` in their name; they are found all the same.
+``Audios/AM1/2023_05_10/AM1_20230510_060000.WAV`` …, and three tables next to ``Audios``: ``train_file.csv``,
+``validation_file.csv``, ``test_file.csv`` (:mod:`mast.annotations.birdeep_csv`). A few recordings have a space
+before their suffix, or ``AM02`` instead of ``AM2`` in their name; they are found all the same.
 
-Held out as in the paper: the sites AM4 and AM15 (App. "Dataset Statistics"), and dates. The paper holds out two
+As in the paper, the sites AM4 and AM15 (App. "Dataset Statistics") and some dates are held out. The paper holds out two
 dates, at AM4 and AM8, and does not name them; ours are the last two on which AM8 recorded (our choice), at every
 site. A recording of AM4 on such a date counts as another site, here as everywhere.
 """
@@ -90,7 +90,7 @@ def birdeep_splits(recordings: pd.DataFrame, *, ood_dates: Collection[str] | Non
     days = recordings["datetime"].str.slice(0, 10)
     if ood_dates is None:
         dates = sorted(set(days[recordings["site"] == OOD_DATES_OF]) - {""})
-        ood_dates = dates[1:][-_N_OOD_DATES:]  # one stays to learn from
+        ood_dates = dates[1:][-_N_OOD_DATES:]  # one is kept to learn from
     return [
         SITE_OOD if site in OOD_SITES else TEMPORAL_OOD if day in ood_dates else ""
         for site, day in zip(recordings["site"], days, strict=True)
@@ -104,7 +104,7 @@ def _site(text: str) -> str:
 
 
 def _normalised(name: str) -> str:
-    """A file name in which the spellings met in the dataset are one."""
+    """A file name with the different spellings in the dataset made the same."""
     file = re.sub(r"\s+", "", name.replace("\\", "/").rsplit("/", 1)[-1]).casefold()
     return re.sub(r"^am0*(\d)", r"am\1", re.sub(r"\.[a-z0-9]+$", "", file))
 

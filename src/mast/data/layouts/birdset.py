@@ -1,8 +1,8 @@
-"""BirdSet as the hub has it: rows with sound inside, XCM (89,798 focal recordings) above all.
+"""BirdSet as it is on the hub: rows with sound inside, above all XCM (89,798 focal recordings).
 
 A row holds ``audio`` (the bytes of an Ogg file and its name), ``filepath``, ``ebird_code`` and much about the
 recording (``lat``, ``long``, ``license``, ``recordist``, ``quality`` …). The ``train`` rows of a subset such as XCM
-have ``detected_events``: seconds at which a threshold found sound, no frequencies, which nobody checked. They are not
+have ``detected_events``: seconds where a threshold found sound, without frequencies and unchecked. They are not
 annotations: the recordings become *unlabelled*, and the events go to ``detected_events.csv``. The ``test`` rows of
 soundscape subsets have ``start_time, end_time, low_freq, high_freq``, one row per box: those are boxes.
 
@@ -32,7 +32,7 @@ from mast.files import write_atomic
 
 HUB_NAME = "DBD-research-group/BirdSet"
 HubRow = dict[str, Any]
-# columns of a row that are kept for the recording, by the name recordings.csv has for them
+# columns of a row that are kept for the recording, by their names in recordings.csv
 _ABOUT = {"lat": "latitude", "long": "longitude", "license": "licence", "recordist": "recordist"}
 _ABOUT |= {
     "quality": "quality",
@@ -56,7 +56,7 @@ def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") ->
     """Rows streamed from the hub: nothing is stored but what the caller keeps."""
     if Path(name).exists():  # datasets would take a file here for a script, and run it
         raise MastError(
-            f"{name}: is a file, not a folder of Parquet files nor the name of a dataset on the hub"
+            f"{name}: is a file; expected a folder of Parquet files or the name of a dataset on the hub"
         )
     try:
         datasets = import_module("datasets")  # an extra, and slow to import
@@ -80,7 +80,7 @@ def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
 
     Args:
         folder: Parquet files with sound inside, or with ``filepath`` naming files in the folder.
-        split: only of files whose name or folder says so (``XCM/train-00000-of-00012.parquet``).
+        split: only files whose name or folder names this split (``XCM/train-00000-of-00012.parquet``).
     """
     from pyarrow import lib, parquet
 
@@ -154,7 +154,7 @@ def write_birdset(
 
 
 def _drop_impossible(boxes: list[dict[str, object]], failures: dict[str, str]) -> list[dict[str, object]]:
-    """Without boxes that no recording can hold; one wrong row of a large dataset is a failure of its recording."""
+    """Drop boxes that no recording can hold; a wrong row in a large dataset is a failure of one recording only."""
     if not boxes or _box_error(boxes) is None:
         return boxes
     problems = [_box_error([box]) for box in boxes]
@@ -222,7 +222,7 @@ def _recording_name(row: HubRow) -> str:
 
 
 def _write_sound(row: HubRow, name: str, out: Path) -> dict[str, object]:
-    """Write a row's sound; what is known about the recording comes back."""
+    """Write a row's sound; returns what is known about the recording."""
     target = out / "audio" / name
     write_atomic(target, _sound_bytes(row, name))
     info = probe(target)

@@ -20,7 +20,7 @@ from mast.wording import counted
 
 @dataclass(frozen=True)
 class LayoutDataset:
-    """A dataset found in somebody's layout.
+    """A dataset as read from another layout.
 
     Attributes:
         annotations: boxes, what was listened to, and the recordings with a column ``split``.
@@ -34,7 +34,7 @@ class LayoutDataset:
 def write_dataset_folder(data: LayoutDataset, out: Path) -> None:
     """Write ``out/audio``, ``recordings.csv``, ``boxes.csv`` and, where not all was heard, ``reviewed.csv``.
 
-    Recordings are linked where the file system can (no second copy), and copied where not. Tables come last:
+    Recordings are linked where the file system allows it (no second copy), and copied otherwise. Tables come last:
     without them an interrupted run is not a dataset.
     """
     make_empty_folder(out)

@@ -1,10 +1,11 @@
 """Site and date folders with Raven tables: how long-term rainforest recordings are mostly kept.
 
-``13A/2018-07-10/060000.wav`` …, and Raven selection tables beside the recordings or in a tree of the same
-folders (``annotations/13A/2018-07-10/060000.Table.1.selections.txt``). A table may stand for one recording, by its
-name, or for all of a folder, by its `Begin File` column. The label is the column `Sonotype` where there is one.
+``13A/2018-07-10/060000.wav`` …, and Raven selection tables next to the recordings or in a tree of the same
+folders (``annotations/13A/2018-07-10/060000.Table.1.selections.txt``). A table may belong to one recording, by its
+name, or to all recordings of a folder, by its `Begin File` column. The label is in the column `Sonotype`
+where there is one.
 
-A recording without a table was not listened to. Of those with one, the paper's setting (Sec. "Datasets"): a
+A recording without a table was not listened to. Those with one are divided as in the paper (Sec. "Datasets"): a
 single day at a single site is *home*, to train, tune and test on; other days there are ``temporal_ood``, other
 sites ``site_ood``.
 """
@@ -61,7 +62,7 @@ def read_rainforest(folder: Path, *, home: tuple[str, str] | None = None) -> Lay
 
 
 def _place(name: str) -> str:
-    """``13A/2018-07-10`` of a path: its folders less words such as "audio", dates written one way."""
+    """``13A/2018-07-10`` of a path: its folders without names such as "audio", all dates in one format."""
     folders = [f for f in PurePosixPath(name).parent.parts if f.lower() not in _NO_PLACE]
     place = [f"{m[1]}-{m[2]}-{m[3]}" if (m := _DATE.match(f)) else f for f in folders]
     if not place or _DATE.match(place[0]):

@@ -1,6 +1,6 @@
 """Soundscapes with known truth: a world of species, sites and days, and the boxes a person would draw.
 
-Files: :func:`mast.data.simulate.dataset.simulate_dataset`. One chunk:
+:func:`mast.data.simulate.dataset.simulate_dataset` writes files. A single chunk:
 
 >>> import numpy as np
 >>> from mast.data.simulate.soundscape import simulate_chunk

@@ -70,8 +70,8 @@ def read_tracks(tracks: Tracks, begin: int, n: int) -> Samples:
 def background_levels(rng: np.random.Generator, site: Site, day: Day, hour: float) -> dict[str, float]:
     """Level in dB of each background component in one scene; absent components are left out.
 
-    Wind rises in the afternoon, insects after dark and when it is warm, traffic at both rush hours; rain
-    falls or does not.
+    Wind rises in the afternoon, insects after dark and when it is warm, traffic at both rush hours; there is rain
+    or there is none.
     """
     afternoon = float(np.exp(-0.5 * ((hour - 14.5) / 3.5) ** 2))
     dark = 1.0 - float(np.exp(-0.5 * ((hour - 13.0) / 5.0) ** 2))

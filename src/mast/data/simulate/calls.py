@@ -1,4 +1,4 @@
-"""From a species to a waveform: one phrase, dry and at unit level, as heard beside the animal."""
+"""From a species to a waveform: one phrase, dry and at unit level, as heard next to the animal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mast.arrays import Samples
 from mast.data.simulate.species import CONTOUR_POINTS, WAVETABLE_POINTS, Species, Syllable
 
-MAX_PHRASE_S = 8.0  # our choice: the longest phrases boxed in the bird recordings looked at last 8 s
+MAX_PHRASE_S = 8.0  # our choice: the longest phrases in the boxed bird recordings that we looked at last 8 s
 _CONTROL_HZ = 1_000.0  # rate of roughness and of the drawn curves
 # renditions of one syllable before copies are reused (speed; a copy in a trill is natural)
 _SHAPES_PER_PHRASE = 4
@@ -109,7 +109,7 @@ def render_phrase(rng: np.random.Generator, species: Species, *, octaves: float 
         order = np.repeat(order, runs)[:count]
     if species.song or species.pause_s is not None:
         lengths = np.array([shape.duration_s for shape in species.syllables])
-        steps *= lengths[order] / np.exp(np.log(lengths).mean())  # a long note takes its time
+        steps *= lengths[order] / np.exp(np.log(lengths).mean())  # after a long note, the next starts later
     if species.pause_s is not None:
         steps[order == len(species.syllables) - 1] += species.pause_s
     onsets = np.concatenate([[0.0], np.cumsum(steps)[:-1]])

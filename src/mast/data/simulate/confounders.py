@@ -124,7 +124,7 @@ ConfounderMaker = Callable[[np.random.Generator, int], Samples]
 
 
 class Confounder(NamedTuple):
-    """A sound of no animal."""
+    """A sound that is not an animal's call."""
 
     make: ConfounderMaker
     levels_db: tuple[float, float]  # its peak at the recorder, on the scale of source levels

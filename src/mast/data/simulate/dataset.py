@@ -57,7 +57,7 @@ class Simulation(BaseModel):
     tape: float = Field(
         1.0,
         gt=0,
-        description="speed of the tape: 24 makes bats of birds (times shrink, frequencies rise), 0.25 fish",
+        description="speed of the tape: 24 turns birds into bats (times shrink, frequencies rise), 0.25 into fish",
     )
     hours: tuple[float, float] = Field((0.0, 24.0), description="recordings start between these hours")
     ood_sites: int | None = Field(
@@ -68,25 +68,25 @@ class Simulation(BaseModel):
     )
     style: BoxStyle = Field(default_factory=BoxStyle, description="how boxes are drawn")
     distance: float = Field(
-        1.0, gt=0, description="factor on how far animals are: 0.3 is a microphone held towards them"
+        1.0, gt=0, description="factor on the animals' distance: 0.3 is a microphone held towards them"
     )
     motifs: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="share of the species, of real calls, too, that sing: a few notes of their own pitches, again and "
-        "again, boxed as one song or motif by motif",
+        description="share of the species, real ones included, that sing: a few notes, each with its own pitch, again "
+        "and again, boxed as one song or motif by motif",
     )
     fauna: Fauna | None = Field(
         None,
-        description="only procedural species of this kind, at a bird's pace: a tape of 16 gives bats their own, one of "
-        "0.25 fish",
+        description="only procedural species of this kind, at a bird's pace: a tape speed of 16 gives bats their own "
+        "pace, 0.25 fish",
     )
     calls: Path | None = Field(None, description="folder of isolated calls")
     call_labels: tuple[str, ...] = ()
     call_speeds: tuple[float, float] = Field(
         (1.0, 1.0),
-        description="real calls are played at a speed between these, another for each label and seed",
+        description="real calls are played at a speed between these, different for each label and seed",
     )
     backgrounds: Path | None = Field(None, description="folder of real backgrounds")
     background_labels: tuple[str, ...] = ()
@@ -240,8 +240,8 @@ def simulate_dataset(
     Args:
         out: its folder; must be new, empty, or an earlier simulation (which is replaced).
         simulation: what to write.
-        workers: processes; the result does not depend on them. They are spawned: a script that asks for
-            several keeps its own work under ``if __name__ == "__main__":``.
+        workers: processes; the result does not depend on them. They are spawned: a script that uses
+            several must keep its own work under ``if __name__ == "__main__":``.
         on_recording: called after each recording.
     """
     labels = [caller.label for caller in simulation.world.species]  # a wrong folder of calls is reported here
@@ -322,9 +322,9 @@ def play_at_speed(event: Event, tape: float) -> Event:
 
 
 def _write_recording(simulation: Simulation, planned: PlannedRecording, audio: Path) -> SeenAndHidden:
-    """Write one recording piece by piece; its boxes come back."""
+    """Write one recording piece by piece; returns its boxes."""
     heard: list[Soundscape] = []
-    # the name beside says nothing of the format
+    # the format is given, because the temporary file's name does not show it
     with (
         atomic_file(audio / planned.file) as part,
         sf.SoundFile(

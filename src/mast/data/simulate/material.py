@@ -2,7 +2,7 @@
 
 Clips are freed of their own background (spectral subtraction) and cut where they are silent, so that what is
 pasted is the call. Backgrounds are used as they are: **a real background may hold animals of its own, which
-then carry no box.** ``quiet`` keeps only the calmest share of each background, which lowers that risk and
+then carry no box.** ``quiet`` keeps only the calmest share of each background, which lowers that risk but
 does not remove it; for exact truth use procedural backgrounds or material known to be empty.
 """
 
@@ -33,7 +33,7 @@ Share = Literal["learning", "validation", "test"]
 
 MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length
 _FRAME_S = 0.016
-_CLIP_RANGE = 1e-3  # quieter than this below a clip's loudest cell is taken for its background
+_CLIP_RANGE = 1e-3  # cells with less than this share of the loudest one's power count as background
 _PATCH_SHARE = 0.01  # patches with less than this of the loudest one's energy are specks of noise
 _LONGEST_NOTE_S = 0.6  # of a clip that is a note of a song
 _SPLIT_S = 0.5  # silence inside a clip that separates two calls
@@ -88,7 +88,7 @@ class ClipSpecies:
         return np.zeros(CURVE_POINTS, dtype=np.float32)
 
     def phrase(self, rng: np.random.Generator) -> Samples:
-        """One call, peak 1: a clip's loudest stretch or another of it; short ones may come in a series."""
+        """One call, peak 1: the loudest stretch of a clip, or another one; short ones may come in a series."""
         if self.motif:
             return self._song(rng)
         calls = self._calls(int(rng.integers(len(self.paths))), self.speed)
@@ -186,12 +186,12 @@ def load_material(
             its path matches one. Empty: all are used.
         background_labels: the same for backgrounds.
         quiet: share of each background that is used, its calmest seconds first.
-        speeds: calls are played at a speed between these, another for each label and seed.
+        speeds: calls are played at a speed between these, different for each label and seed.
         motifs: share of the labels whose calls are notes of songs.
         seed: of speeds and songs.
         share: use only this share of each label's calls, and of the backgrounds: worlds that differ in this alone have
-            the same species and sites, and no recording in common. A label with one call is left out; of one with two,
-            learning and validation have the same.
+            the same species and sites, and no recording in common. A label with one call is left out; if it has two,
+            learning and validation use the same one.
     """
     if calls is None and backgrounds is None:
         return None
@@ -223,7 +223,7 @@ def load_material(
 def _select_share(paths: Sequence[Path], share: Share | None) -> tuple[Path, ...]:
     """All of them, or one share: half are for tests; of the others, one in four is for validation.
 
-    All shares are equally long, so that worlds draw the same numbers: some name their recordings several times.
+    All shares are lists of the same length, so that worlds draw the same numbers; some repeat their recordings.
     """
     if share is None:
         return tuple(paths)
@@ -239,8 +239,8 @@ def _select_share(paths: Sequence[Path], share: Share | None) -> tuple[Path, ...
 def isolate_calls(samples: Samples, sample_rate: int) -> list[Samples]:
     """The calls in a clip: background subtracted, silence cut away, peak 1; loudest first.
 
-    Kept are the cells of the spectrogram that stand 9 dB above what their frequency shows in its quietest
-    fifth of frames, and no more than 30 dB below the loudest.
+    The cells of the spectrogram that are kept are at least 9 dB above the level of their frequency in its quietest
+    fifth of frames, and no more than 30 dB below the loudest cell.
     """
     window = max(16, int(2 * _FRAME_S * sample_rate))
     if len(samples) < 2 * window or not np.any(samples):
@@ -272,7 +272,7 @@ def isolate_calls(samples: Samples, sample_rate: int) -> list[Samples]:
 
 
 def trim_silence(samples: Samples, sample_rate: int) -> Samples:
-    """A background less its fades and gaps: the longest stretch within 15 dB of its usual level."""
+    """A background without its fades and gaps: the longest stretch within 15 dB of its usual level."""
     frame = max(1, int(0.05 * sample_rate))
     count = len(samples) // frame
     if count < 4:

@@ -41,7 +41,7 @@ class Soundscape(NamedTuple):
 
 
 class _Arrival(NamedTuple):
-    """What reaches the microphone of a call."""
+    """The part of a call that reaches the microphone."""
 
     call: Call
     start: int  # first sample in its piece, on the spectrogram's hop
@@ -79,7 +79,7 @@ def render(
     begin = 0
     while begin < total:
         n = min(step, total - begin)
-        if total - begin - n < grid.window:  # no crumb at the end
+        if total - begin - n < grid.window:  # no tiny piece at the end
             n = total - begin
         background = read_tracks(tracks, begin, n)
         level = background_level(background, grid)
@@ -172,7 +172,7 @@ def _render_arrival(
     heard = site.acoustics.transmit(
         dry, call.distance_m, call.level_db - site.full_scale_db, call.species.response_db
     )
-    lead = -(-(grid.window - 1) // grid.hop) * grid.hop  # frames that catch only the onset exist too
+    lead = -(-(grid.window - 1) // grid.hop) * grid.hop  # includes frames that catch only the onset
     start = round((call.start_s * site.sample_rate - begin) / grid.hop) * grid.hop - lead
     heard = np.concatenate([np.zeros(lead, np.float32), heard, np.zeros(grid.window, np.float32)])
     seen = lead + len(dry) + grid.window + int(_ECHO_SEEN_S * site.sample_rate)

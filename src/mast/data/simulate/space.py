@@ -85,7 +85,7 @@ def _fast_length(n: int) -> int:
 
 
 def draw_echo(rng: np.random.Generator, sample_rate: int, *, decay_s: float) -> Samples:
-    """A diffuse tail: noise that dies by 60 dB over ``decay_s``, high notes first, unit energy."""
+    """A diffuse tail: noise that decays by 60 dB over ``decay_s``, high frequencies first, unit energy."""
     n = int(sample_rate * min(0.5 * decay_s, 0.45))
     t = np.arange(n) / sample_rate
     noise = rng.standard_normal(n)

@@ -23,7 +23,7 @@ Fauna = Literal["bats", "fish"]
 CURVE_POINTS = 257  # frequency responses are dB at this many points from 0 Hz to half the sample rate
 WAVETABLE_POINTS = 4096  # one period; nearest look-up stays about 60 dB below the tone
 CONTOUR_POINTS = 5
-_PHRASE_S = (0.8, 5.0)  # a species' phrases are drawn to last no longer than something in this range
+_PHRASE_S = (0.8, 5.0)  # no phrase of a species lasts longer than a limit drawn from this range
 _TRAINS = ("trill", "pulses", "stridulation", "bat_buzz")
 _TOP_OF_BAND = 0.46  # of the sample rate: callers stay below the anti-alias slope
 
@@ -129,13 +129,13 @@ FAMILIES: dict[str, Family] = {
         roughness=(0.02, 0.2), attack=(0.02, 0.1), falling=True, chorus=0.2, nocturnal=0.5,
     ),
 }  # fmt: skip
-# who calls in worlds that ask for them; all others keep to the families that are in none, as older worlds do
+# families for worlds of one kind of animal; all other worlds use the families not listed here, as older ones do
 FAUNAS: dict[Fauna, tuple[str, ...]] = {
     "bats": ("bat_sweep", "bat_shallow", "bat_constant", "bat_buzz"),
     "fish": ("grunt", "boatwhistle", "knock"),
 }
 _ONLY_ON_REQUEST = ("motif", *(name for fauna in FAUNAS.values() for name in fauna))
-_WHOLE_SONGS = 0.7  # share of motif singers whose song is one event; of the others each motif is
+_WHOLE_SONGS = 0.7  # share of motif singers whose song is one event; with the others, each motif is one
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
 
 
 def _strongest(rng: np.random.Generator, ranges: Family) -> int:
-    """Number of the strongest harmonic; nothing is drawn where it is always the first, so older worlds stay."""
+    """Number of the strongest harmonic; nothing is drawn if it is always the first, so older worlds stay the same."""
     low, high = ranges.strongest
     return low if low == high else int(rng.integers(low, high + 1))
 

@@ -27,7 +27,7 @@ _BAND_SHARE = 0.07  # of the call's clarity, for a band to be noticed
 
 
 class BoxStyle(BaseModel):
-    """How an annotator draws. Defaults are our choice, set beside real recordings boxed by hand.
+    """How an annotator draws. Defaults are our choice, by comparison with real recordings boxed by hand.
 
     People differ most in the gap. One set of xeno-canto recordings separates calls of one species 0.07 s apart
     (the tenth percentile of gaps between neighbouring boxes is 0.04 s), one from Doñana none closer than 0.8 s.
@@ -47,11 +47,11 @@ class BoxStyle(BaseModel):
     )
     edge_db: float | None = Field(
         None,
-        description="what belongs to an event that is seen is followed down to this far above its background; "
+        description="the box of a visible event also takes in fainter cells, down to this far above its background; "
         "above_background_db by default",
     )
     below_peak_db: float = Field(
-        45.0, gt=0, description="and no further than this below the event's own loudest cell"
+        45.0, gt=0, description="a cell further than this below the event's own loudest cell is not seen"
     )
     tail_db: float = Field(
         26.0,
@@ -59,7 +59,7 @@ class BoxStyle(BaseModel):
         description="frames whose loudest cell is further below the event's loudest are fading echo",
     )
     masked_db: float = Field(
-        6.0, ge=0, description="and no further than this below everything calling at once"
+        6.0, ge=0, description="a cell further than this below all events together is not seen"
     )
     same_call_overlap: float = Field(
         0.5, gt=0, le=1, description="boxes of one label that share this much of the smaller are one box"
@@ -146,7 +146,7 @@ class Level(NamedTuple):
     block_frames: int
 
     def at(self, first: int, count: int) -> Power:
-        """(count, bins) level of consecutive frames; beyond the end the last block stands."""
+        """(count, bins) level of consecutive frames; beyond the end, the last block is repeated."""
         index = np.clip(np.arange(first, first + count) // self.block_frames, 0, len(self.blocks) - 1)
         return self.blocks[index]
 
@@ -156,7 +156,7 @@ def background_level(background: Samples, grid: PowerGrid) -> Level:
 
     The geometric mean over 0.64 s barely notices clicks and drops, follows gusts and engines, and is what
     the eye takes for the background's brightness. Every second frame will do; neighbouring bins are averaged
-    against the estimate's own scatter.
+    to reduce the estimate's own scatter.
     """
     power = grid.power(background, every=2)
     half = min(_BLOCK_FRAMES // 2, len(power))
@@ -247,7 +247,7 @@ def _plain_extent(bins: NDArray[np.int64], clarity: Power) -> tuple[int, int]:
 
 
 def union(a: Event, b: Event) -> Event:
-    """The box around two; powers are averaged by area, the nearer distance stands."""
+    """The box around two events; powers are averaged by area, and the nearer distance is kept."""
     area_a, area_b = ((e.end_s - e.start_s) * (e.high_hz - e.low_hz) for e in (a, b))
     share = area_a / max(area_a + area_b, 1e-12)
     return replace(

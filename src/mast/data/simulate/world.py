@@ -1,7 +1,7 @@
 """Where and when: a world of species, sites that differ, and days that differ.
 
 Everything is drawn from the world's seed and its own number alone, so site 3 is the same place whether or
-not site 2 was ever asked for, in whatever process. Ranges are our choice.
+not site 2 was ever requested, in any process. Ranges are our choice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Caller = Species | ClipSpecies
 _SPECIES, _SITE, _DAY, _LOOPS, _WEATHER = range(5)
 _CONFOUNDER_VARIANTS = 5
 _SITES_KEPT = 8
-DAYS_APART = 3  # from one simulated day to the next: seasons move, weather is forgotten
+DAYS_APART = 3  # from one simulated day to the next: seasons progress, and weather does not carry over
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Site:
     abundance: NDArray[np.float64]  # expected animals calling at once at a species' best hour, (n_species,)
     levels_db: dict[str, float]  # of each background component this place has
     self_noise_db: float
-    full_scale_db: float  # what drives the recorder to ±1
+    full_scale_db: float  # the level that drives the recorder to ±1
     typical_distance_m: float
     disturbance: float  # people and machines, 0–1
     aircraft: float  # chance that one passes during a scene
@@ -88,7 +88,7 @@ class Day:
     wind_db: float
     rain: float  # share of the day with rain
     rain_db: float
-    warmth: float  # −1 … 1: insects
+    warmth: float  # −1 … 1, for insects
     activity: NDArray[np.float64]  # of each species, about 1, (n_species,)
 
     @property
@@ -107,7 +107,7 @@ class World:
         sample_rate: Hz.
         material: real calls and backgrounds to use.
         loop_s: length of background loops; longer repeats less, shorter costs less to make.
-        distance: factor on how far animals are from the microphone.
+        distance: factor on the animals' distance from the microphone.
         motifs: share of the procedural species that sing motifs; real calls have theirs in ``material``.
         fauna: a key of :data:`mast.data.simulate.species.FAUNAS`, for procedural species of that kind alone.
     """
@@ -145,7 +145,7 @@ class World:
     def site(self, index: int) -> Site:
         """Site number ``index`` (from 0)."""
         if index not in self._sites:
-            while len(self._sites) >= _SITES_KEPT:  # each holds some 15 MB of loops; the oldest goes
+            while len(self._sites) >= _SITES_KEPT:  # each holds some 15 MB of loops; the oldest is dropped
                 del self._sites[next(iter(self._sites))]
             self._sites[index] = self._draw_site(index)
         return self._sites[index]

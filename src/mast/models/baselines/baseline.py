@@ -1,4 +1,4 @@
-"""What the detectors of others share: chunks, and how boxes are chosen among those they score."""
+"""What the baseline detectors share: chunks, and how boxes are chosen from those they score."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Baseline(BoxDetector):
     ) -> dict[str, Tensor]:
         """``loss`` to minimise, and each of its terms; see :meth:`BoxDetector.loss`.
 
-        Doubtful boxes are neither calls nor background to Faster R-CNN and FCOS, and background to YOLO26 and DETR,
-        whose losses have no place for them.
+        Doubtful boxes are neither calls nor background to Faster R-CNN and FCOS, but background to YOLO26 and DETR,
+        whose losses have no third case.
         """
         if len(boxes) != len(spectrograms):
             raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")

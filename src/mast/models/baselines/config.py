@@ -30,8 +30,8 @@ class ResNetOptions(BaseModel):
     )
     norm: Literal["batch", "group"] = Field(
         "batch",
-        description="trainable batch normalisation, for weights made on photographs bring its statistics along; "
-        "group for batches of a few chunks. Never frozen: with statistics that nobody measured it does nothing",
+        description="batch, because weights trained on photographs bring its statistics along; group for batches of "
+        "a few chunks. It is always trained: frozen, with statistics that nobody measured, it would do nothing",
     )
     channels: int = Field(256, gt=0, le=65_536, multiple_of=32, description="of the feature pyramid")
     frequency_stretch: int = Field(
@@ -52,7 +52,7 @@ class DetrOptions(BaseModel):
         default="guided", description="slots that start as boxes (detr_guided.py), or the DETR of 2020"
     )
     groups: int = Field(
-        default=3, gt=0, le=1_000, description="sets of slots in training; only of the guided variant"
+        default=3, gt=0, le=1_000, description="sets of slots in training; only in the guided variant"
     )
     backbone: Literal["resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
     output_stride: Literal[16, 32] = Field(default=16, description="pixels per token; 16 is the paper's DC5")
@@ -65,7 +65,7 @@ class DetrOptions(BaseModel):
     decoder_layers: int = Field(default=6, gt=0, le=1_000)
     dropout: float = Field(default=0.0, ge=0, lt=1, description="0.1 in the paper; 0 is our choice")
     auxiliary_loss: bool = Field(
-        default=True, description="a loss after each decoder layer, not the last only"
+        default=True, description="a loss after each decoder layer, not only after the last"
     )
     empty_weight: float = Field(
         default=0.1, gt=0, description="of the empty class in the plain cross-entropy"
@@ -73,7 +73,7 @@ class DetrOptions(BaseModel):
     class_weight: float | None = Field(
         default=None,
         ge=0,
-        description="in the loss and in the cost of a match; so the others. By default 1, with focal loss 2",
+        description="in the loss and in the cost of a match, like the next two. By default 1, with focal loss 2",
     )
     corner_weight: float = Field(
         default=5.0, ge=0, description="of ℓ1 on centre and size, as shares of the chunk"

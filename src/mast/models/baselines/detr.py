@@ -1,13 +1,13 @@
 """DETR (Carion et al. 2020) as a baseline: a convolutional network, a transformer, and a fixed set of box slots.
 
-The network is transformers' ``DetrForObjectDetection`` built from a config, never downloaded. What that class assumes
-is a backbone pretrained on photographs; from scratch, on spectrograms, both variants differ from it in this:
+The network is transformers' ``DetrForObjectDetection`` built from a config, never downloaded. That class assumes
+a backbone pretrained on photographs; to learn from scratch, on spectrograms, both variants differ from it:
 
 - **One channel.** The picture is ``resnet.as_picture``'s, and the stem takes its one channel instead of three copies.
 - **Live normalisation.** transformers freezes every BatchNorm at its pretrained statistics, and the first layers with
   it. Without pretrained statistics that means no normalisation at all; here BatchNorm is trained as usual.
-- **The authors' start.** transformers draws all weights from N(0, 0.02²). Here the transformer starts by Xavier and the
-  queries of the plain variant from N(0, 1), as in the paper.
+- **The authors' start.** transformers draws all weights from N(0, 0.02²). Here the transformer is initialised by Xavier
+  and the queries of the plain variant from N(0, 1), as in the paper.
 - **Finer features.** Stride 16 by dilation (the paper's DC5) on a picture stretched twofold in frequency, so a token
   covers 16 frames × 8 bins; at stride 32 a chunk would be four tokens high.
 
@@ -15,17 +15,17 @@ is a backbone pretrained on photographs; from scratch, on spectrograms, both var
 empty class at 0.1, ℓ1 and GIoU, after every decoder layer (auxiliary losses); only dropout is 0 (our choice). In 1,300
 steps from scratch it learns next to nothing (F1 below 0.06 on soundscape-bench). A likely cause can be seen before the
 first step. An untrained encoder averages: after six layers 1.5 % of the tokens' mean square is left between tokens.
-What slots read from nearly equal tokens is nearly equal, and the queries themselves enter attention only, so that of
-the slots' mean square 0.001 % is between slots (ResNet-50, four simulated chunks). They are copies of one another:
+What slots read from nearly equal tokens is nearly equal, and the queries themselves enter attention only, so that just
+0.001 % of the slots' mean square is between slots (ResNet-50, four simulated chunks). They are copies of one another:
 every true box pulls at all of them, and they settle on one box, or come to cover the chunk without looking at it. Then
-classification stays at ln 2, what the share of full slots tells by itself. A pretrained backbone and hundreds of epochs
+classification stays at ln 2, which the share of full slots alone gives. A pretrained backbone and hundreds of epochs
 are the paper's way out.
 
 ``variant = "guided"``, the default, is for short schedules. It is still DETR: a set of slots, matched one to one, which
-read the picture by attention; there is no dense head, and a slot may end anywhere. Taken from others are slots that are
+read the picture by attention; there is no dense head, and a slot may end anywhere. It takes from others slots that are
 boxes, the look at them, their refinement and the groups (``detr_guided.py`` says whose), focal loss in place of the
-down-weighted cross-entropy, and normalised tokens (Deformable DETR). Ours is the start: what mixes tokens or slots with
-each other (self-attention, and the feed-forward layer after it) and the boxes' changes begin at zero, as residual
+down-weighted cross-entropy, and normalised tokens (Deformable DETR). The start is ours: layers that mix tokens or slots
+with each other (self-attention, and the feed-forward layer after it) and changes of boxes begin at zero, as residual
 branches often do, so that tokens and slots stay apart until there is something to learn from mixing them. We suggest
 AdamW with 3e-4, gradients clipped at 1, and 1,000 steps or more; the rate has not been tuned.
 """
@@ -52,7 +52,7 @@ from mast.models.baselines.resnet import as_picture
 from mast.models.boxes import PaddedBoxes, pad_boxes
 from mast.models.losses import focal_loss, giou_loss, mean_over_processes
 
-_PRIOR = 0.01  # of a slot to hold a box, before anything is learnt (Lin et al. 2017)
+_PRIOR = 0.01  # probability that a slot holds a box, before anything is learnt (Lin et al. 2017)
 
 
 class DetrDetector(Baseline):
@@ -68,7 +68,7 @@ class DetrDetector(Baseline):
     def forward(self, spectrograms: Tensor) -> SlotPredictions:
         """(B, 1, T, F) normalised spectrograms → float32 predictions of the last decoder layer (N = 1) or all.
 
-        Guided slots are of all groups in training, ``groups`` times as many.
+        In training, there are guided slots of all groups, ``groups`` times as many.
         """
         auxiliary = self.options.auxiliary_loss and self.training
         decoder = self.network.model.decoder
@@ -98,7 +98,7 @@ class DetrDetector(Baseline):
         """The set loss of a batch (``BoxDetector.loss``); nothing in it is random.
 
         Returns:
-            ``loss`` to minimise; of the last layer, before their weights: ``classification``, ``corners``, ``giou``;
+            ``loss`` to minimise; the last layer's ``classification``, ``corners`` and ``giou``, before their weights;
             and ``auxiliary``, what the other layers add.
         """
         options, device = self.options, spectrograms.device
@@ -134,7 +134,7 @@ def match_slots(
     Args:
         predictions: of N layers.
         truths: (B, M, 4) as shares of the chunk, like the predictions.
-        lengths: true boxes of each image. If they are more than the slots, the costliest go without.
+        lengths: true boxes of each image. If there are more of them than slots, the costliest get none.
         options: the weights, and the slots of a group: each group is matched on its own.
 
     Returns:
@@ -148,7 +148,7 @@ def match_slots(
             + options.corner_weight * (slots - true).abs().sum(dim=-1)
             + options.giou_weight * giou_loss(_corners(slots), _corners(true))
         )  # (N, B, Q, M)
-    costs = cost.nan_to_num(nan=1e6).cpu().numpy()  # of a network that diverged: for the loss to tell
+    costs = cost.nan_to_num(nan=1e6).cpu().numpy()  # if the network diverged, the loss will show it
     owner = np.full(costs.shape[:3], -1, dtype=np.int64)
     for layer, image in np.ndindex(*costs.shape[:2]):
         for first in range(0, costs.shape[2], options.queries):  # each group on its own
@@ -169,7 +169,7 @@ def set_loss(
     """The terms of the set loss for slots that know their true box: each (N,), before its weight.
 
     Cross-entropy is a weighted mean over all slots, ℓ1 and GIoU are sums divided by the number of matches, as in the
-    paper; so is focal loss, which the guided variant has instead of cross-entropy. With no true box ℓ1 and GIoU are
+    paper; so is focal loss, which the guided variant uses instead of cross-entropy. With no true box ℓ1 and GIoU are
     zero, graph intact.
 
     Args:
@@ -221,7 +221,7 @@ def _sides(chunk: tuple[int, int], device: torch.device) -> Tensor:
 
 
 def _build_network(options: DetrOptions) -> Any:
-    """transformers' DETR with random weights, made fit to be trained from them (see the module docstring)."""
+    """transformers' DETR with random weights, changed so that it can learn from them (see the module docstring)."""
     try:
         from transformers import DetrConfig, DetrForObjectDetection
     except ImportError as error:
@@ -257,7 +257,7 @@ def _build_network(options: DetrOptions) -> Any:
 
 
 def _thaw(backbone: nn.Module) -> None:
-    """Put trainable BatchNorm where transformers put a frozen one, and let every layer learn."""
+    """Replace transformers' frozen BatchNorm with a trainable one, and let every layer learn."""
     for parent in list(backbone.modules()):
         for name, child in list(parent.named_children()):
             if type(child).__name__ == "DetrFrozenBatchNorm2d":
@@ -270,7 +270,7 @@ def _thaw(backbone: nn.Module) -> None:
 
 
 def _init_as_published(network: Any) -> None:
-    """Xavier in the transformer, N(0, 1) for the queries, PyTorch's own start in the projections around it."""
+    """Xavier in the transformer, N(0, 1) for the queries, PyTorch's default in the projections around it."""
     for part in (network.model.encoder, network.model.decoder):
         for parameter in part.parameters():
             if parameter.dim() > 1:

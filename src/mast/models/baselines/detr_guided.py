@@ -1,15 +1,15 @@
-"""DETR's slots with a place: what makes it learn from scratch in a thousand steps (``variant = "guided"``).
+"""DETR's slots as places, so that it learns from scratch in a thousand steps (``variant = "guided"``).
 
-In plain DETR a slot is a learned vector that has to find out by itself where in the picture it looks, each slot for
-itself. Here each slot is a box from the start, and the decoder layers improve it one after another:
+In plain DETR a slot is a learned vector, and each slot has to find out for itself where in the picture to look.
+Here each slot is a box from the start, and the decoder layers improve it one after another:
 
 1. **Start boxes** (DAB-DETR, Liu et al. 2022): learned, spread evenly over the chunk at first. What a slot adds to its
-   queries and keys is made from its present box; no slot has a vector of its own, so that what one learns all know.
+   queries and keys is made from its present box; no slot has a vector of its own, so what one learns, all know.
 2. **A look at the box** (SMCA, Gao et al. 2021): cross-attention gets a Gaussian bias around the present box. Each head
    has its own: the centre, one of the four edges, the whole box, its surroundings, everything. SMCA learns where its
-   heads look; ours stay (our choice: one thing less to learn).
+   heads look; ours are fixed (our choice: one thing less to learn).
 3. **Refinement** (Deformable DETR, Zhu et al. 2021): each layer shifts and stretches the box of the layer before, which
-   counts as given. Shifts are shares of the box's own sides, as in Faster R-CNN (our choice).
+   gets no gradient from this. Shifts are shares of the box's own sides, as in Faster R-CNN (our choice).
 4. **Groups** (Group DETR, Chen et al. 2023): in training, several sets of slots that do not see each other are matched
    each on its own, so a true box teaches several slots. Detection uses the first set alone.
 
@@ -38,7 +38,7 @@ _HEADS = (  # where a head looks: centre in half box sides (time, frequency), an
 # the slowest wave of a position's features is this many times longer than the fastest, 2π tokens
 _LONGEST = 100.0
 _LOG_STRETCH = 2.0  # a layer makes a side at most e² = 7 times longer or shorter
-_MIN_SIDE = 1e-3  # share of the chunk, of a box handed on
+_MIN_SIDE = 1e-3  # of a box handed on, as a share of the chunk
 
 
 class SlotPredictions(NamedTuple):
@@ -63,7 +63,7 @@ class Guide(nn.Module):
         self.queries, self.groups, self.heads, self.width = queries, groups, heads, width
         self.start = nn.Parameter(spread_boxes(queries, groups).logit())  # (G · Q, 4)
         first, second = nn.Linear(2 * width, width), nn.Linear(width, width)
-        for linear in (first, second):  # as the transformer's: PyTorch's own start would leave places faint
+        for linear in (first, second):  # as in the transformer: PyTorch's default would leave places faint
             nn.init.xavier_uniform_(linear.weight)
         self.place = nn.Sequential(first, nn.ReLU(), second)
 
@@ -73,10 +73,10 @@ class Guide(nn.Module):
         Args:
             network: ``DetrForObjectDetection``, with one logit a slot and box changes instead of boxes.
             pictures: (B, 1, H, W).
-            every_layer: predictions of all decoder layers, not of the last only.
+            every_layer: predictions of all decoder layers, not only of the last.
 
         Returns:
-            Of all groups in training, (N, B, G · Q, …); else of the first, (N, B, Q, …).
+            Predictions of all groups in training, (N, B, G · Q, …); otherwise of the first, (N, B, Q, …).
         """
         model, b = network.model, len(pictures)
         seen = torch.ones_like(pictures[:, 0])
@@ -119,7 +119,7 @@ class Guide(nn.Module):
 def spread_boxes(queries: int, groups: int) -> Tensor:
     """(G · Q, 4) boxes spread evenly over the chunk, whatever their number; each a Qth of its area.
 
-    Centres are the R2 sequence (Roberts 2018): its every stretch, so every group, is spread evenly too.
+    Centres are the R2 sequence (Roberts 2018): every stretch of it, and so every group, is spread evenly too.
     """
     step = torch.tensor([0.7548776662466927, 0.5698402909980532], dtype=torch.float64)
     centres = (0.5 + torch.arange(1, groups * queries + 1)[:, None] * step) % 1.0
@@ -161,7 +161,7 @@ def box_features(boxes: Tensor, grid: tuple[int, int], width: int) -> Tensor:
 def attention_bias(boxes: Tensor, grid: tuple[int, int], heads: int) -> Tensor:
     """The bias of each head's attention around the slots' boxes: (B, S, 4) → (B, heads, S, L).
 
-    A box smaller than two tokens is looked at as if it had that size: heads that look at edges see their neighbours.
+    A box smaller than two tokens is looked at as if it had that size, so that heads for its edges see their neighbours.
     """
     scale = to_device(torch.tensor(grid, dtype=boxes.dtype), boxes.device)
     pattern = to_device(

@@ -1,8 +1,7 @@
 """Faster R-CNN's region proposals, of a whole batch at once.
 
-torchvision suppresses overlaps picture by picture, and on a GPU it decides there box after box: 32 pictures of 7,000
-boxes wait for each other in a long line. Which boxes stay can also be found for all of them at the same time, see
-:func:`nms_mask`.
+torchvision suppresses overlaps picture by picture, and on a GPU it decides box by box within each: 32 pictures of 7,000
+boxes wait for each other in a long line. :func:`nms_mask` finds which boxes stay for all of them at the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
         image_shapes: list[tuple[int, int]],
         num_anchors_per_level: list[int],
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The best boxes of each level that overlap no better one, of all levels together the best.
+        """The best boxes of each level that overlap no better one, then the best of all levels together.
 
         Args:
             proposals: (B, R, 4) pixels.
@@ -48,7 +47,7 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
     def filter_batch(
         self, proposals: Tensor, objectness: Tensor, shape: tuple[int, int], counts: list[int]
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """``filter_proposals`` of all pictures and one level after the other, on any device."""
+        """``filter_proposals`` for all pictures together, one level after the other, on any device."""
         proposals, scores = clip_boxes_to_image(proposals.detach(), shape), objectness.detach().sigmoid()
         best, ranks = [], []
         for boxes, own in zip(torch.split(proposals, counts, 1), torch.split(scores, counts, 1), strict=True):
@@ -69,9 +68,9 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
 def nms_mask(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
     """Greedy non-maximum suppression of many pictures at once.
 
-    A box stays if no better box that stays overlaps it. That sentence has one solution: the best box stays, so the
-    second is decided, and so on. Asking it of all boxes again and again, starting from all of them, decides at least
-    one more box each time, and in practice all of them after a few rounds.
+    A box stays if no better box that stays overlaps it. This rule has one solution: the best box stays, so the
+    second is decided, and so on. Applying it to all boxes again and again, with all of them kept at first, decides at
+    least one more box each time, and in practice all of them after a few rounds.
 
     Args:
         boxes: (B, K, 4), each picture's by descending score.

@@ -2,7 +2,7 @@
 
 A spectrogram (B, 1, T, F) becomes a picture (B, 1, F · stretch, T): time runs along x, so that boxes ``t1, f1, t2,
 f2`` are ``x1, y1, x2, y2`` once frequencies are multiplied by the stretch, and the frequency axis is magnified
-bilinearly, for a call is often a few bins high and the finest level of a pyramid sees every fourth or eighth pixel.
+bilinearly, because a call is often a few bins high and the finest level of a pyramid sees every fourth or eighth pixel.
 The first convolution takes one channel. Weights made on colour pictures are summed over their three channels, which
 is the same as showing the spectrogram in all three.
 """
@@ -65,7 +65,7 @@ def build_backbone(options: ResNetOptions, *, first_stage: int, extra: ExtraFPNB
 
     torchvision's detectors freeze their batch normalisation, which suits weights from ImageNet alone: untrained, it
     stays the identity, and nothing keeps the activations in range. Here every normalisation trains, and the pyramid
-    has it too, as training from scratch needs it (He et al. 2019, "Rethinking ImageNet Pre-training").
+    is normalised too, as training from scratch needs it (He et al. 2019, "Rethinking ImageNet Pre-training").
     """
     norm = nn.BatchNorm2d if options.norm == "batch" else GroupNorm
     body = _ResNet(*_BLOCKS[options.backbone], width=options.width, norm_layer=norm)

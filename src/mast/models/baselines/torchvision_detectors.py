@@ -1,8 +1,8 @@
 """Faster R-CNN and FCOS from torchvision's parts, class-agnostic, ResNet-50 with a feature pyramid.
 
 How a spectrogram becomes a picture is explained in ``resnet.py``; neither resizes nor normalises it further. Backbone,
-heads, matching and box coding are torchvision's. What is ours, because from scratch on small boxes it decides whether
-the baseline learns at all:
+heads, matching and box coding are torchvision's. These parts are ours, because from scratch on small boxes they decide
+whether the baseline learns at all:
 
 - FCOS: distances are exponentials with a learned scale per level, as in the first FCOS paper. torchvision passes them
   through ReLU, which died in a trial from scratch: boxes of size zero, for ever.
@@ -174,7 +174,7 @@ def _rows(level: Tensor) -> Tensor:
 
 
 class RcnnOutput(NamedTuple):
-    """What every picture is asked first: features, and at every anchor how likely and how far off a box is."""
+    """The first stage's answer: features, and at every anchor how likely a box is and how far off."""
 
     features: dict[str, Tensor]  # by level, finest first: (B, C, F', T')
     objectness: Tensor  # (B, R) logits
@@ -265,7 +265,7 @@ class FasterRcnnDetector(_ResNetDetector):
         return torch.cat(anchors), [len(level) for level in anchors]
 
     def forward(self, spectrograms: Tensor) -> RcnnOutput:
-        """(B, 1, T, F) → the dense part; choosing proposals and looking at them follows in ``loss`` and ``detect``."""
+        """(B, 1, T, F) → the dense part; choosing proposals and looking at them follow in ``loss`` and ``detect``."""
         features = self._levels(spectrograms)
         objectness, deltas = concat_box_prediction_layers(*self.rpn.head(list(features.values())))
         b = len(spectrograms)
@@ -298,7 +298,7 @@ class FasterRcnnDetector(_ResNetDetector):
                 terms |= _box_terms(logits, deltas, labels, wanted, weight)
         finally:
             for sampler in self._samplers:
-                sampler.generator = None  # a generator cannot be copied, the model can
+                sampler.generator = None  # a generator cannot be copied, but models are
         terms["loss"] = torch.stack(list(terms.values())).sum()
         return terms
 
@@ -355,9 +355,9 @@ class FasterRcnnDetector(_ResNetDetector):
         return logits.float(), deltas.float()
 
     def _anchor_labels(self, targets: list[dict[str, Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
-        """Of each picture (R,) labels (1 a call, 0 background, −1 neither) and the (R, 4) boxes that anchors belong to.
+        """For each picture (R,) labels (1 call, 0 background, −1 neither) and the (R, 4) boxes that anchors belong to.
 
-        The second stage's matcher takes labels of −1 as they are; that of anchors knows calls alone and is asked twice.
+        The second stage's matcher takes labels of −1 as they are; that of anchors knows only calls, so it runs twice.
         """
         anchors = [self.anchors] * len(targets)
         calls = [{"boxes": one["boxes"][one["labels"] > 0]} for one in targets]

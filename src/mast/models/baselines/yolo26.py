@@ -1,23 +1,23 @@
 """YOLO26 (Ultralytics) as a baseline: its network and its loss, in our loop, on our chunks.
 
 **Licence.** ultralytics is AGPL-3.0 and mast is not, so it is an optional extra, imported in this file alone, only when
-the detector is built, and nothing of it is copied here. Whoever installs and ships it has its terms to keep.
+the detector is built, and nothing of it is copied here. Whoever installs and ships it must keep its terms.
 
 **Picture.** Time to the right, frequency downwards, bilinearly stretched in frequency (``resnet.as_picture``) and
 padded with zeros to a multiple of 32: the finest level sees every 8th pixel, which at 4 pixels per mel bin is 8 frames
 × 2 bins. The network is built for one channel (``ch=1``) and one class from ``yolo26x.yaml``, with random weights.
 
 **Loss.** YOLO26 has two heads: one-to-many, through which the network learns, and one-to-one, which is trained on
-detached features and needs no NMS. Both get ultralytics' own loss with its own gains. It shifts weight from the first
-to the second over the epochs; as they share no weights that learn from both, this only scales gradients, which AdamW
-undoes, so here they count alike and the loss does not depend on where in the schedule it is asked for. Per-chunk
-weights multiply what each chunk adds to the loss; the divisor stays that of the whole batch.
+detached features and needs no NMS. Both get ultralytics' own loss with its own gains. ultralytics shifts weight from
+the first to the second over the epochs; as no parameter learns from both, this only scales gradients, which AdamW
+undoes, so here they count alike and the loss does not depend on the position in the schedule. Per-chunk weights
+multiply what each chunk adds to the loss; the divisor stays that of the whole batch.
 
 **Boxes.** From the one-to-many head with our NMS by default: ultralytics too predicts this way unless told otherwise.
 ``end_to_end`` takes the one-to-one head's boxes, with NMS on top unless ``nms`` is false.
 
-**A limit.** A true box teaches as much as the predictions overlap it; one of a cell or two overlaps none at first and
-is passed over until the predictions shrink. Stretching the picture is what helps.
+**A limit.** A true box teaches only as much as the predictions overlap it; one of a cell or two overlaps none at first
+and is passed over until the predictions shrink. Stretching the picture helps.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class YoloDetector(Baseline):
         """(B, 1, T, F) → what both heads, ``one2many`` and ``one2one``, say at each of R points, in float32.
 
         ``boxes`` (B, 4, R) holds the distances from point to side in strides, ``scores`` (B, 1, R) logits, and
-        ``feats`` a tensor for each level that has the shape of its features and nothing else: points are made from it,
-        and made in its type, which under autocast would be too coarse for them.
+        ``feats`` a tensor for each level with only the shape of its features: points are made from it, and in its type;
+        under autocast, the features' own type would be too coarse for them.
         """
         output = self.network(self.picture(spectrograms))
         heads = output if self.training else output[1]
@@ -116,7 +116,7 @@ class YoloDetector(Baseline):
         return {"loss": terms.sum(), **dict(zip(_TERMS, terms.unbind(), strict=True))}
 
     def scored_boxes(self, spectrograms: Tensor) -> tuple[Tensor, Tensor]:
-        """A box for each point of the head that is asked."""
+        """A box for each point of the chosen head."""
         head = self(spectrograms)["one2one" if self.options.end_to_end else "one2many"]
         # decoded here and not by the network, which under autocast would round pixels to bfloat16
         points, strides = self._points([feature.shape[2:] for feature in head["feats"]], spectrograms.device)
@@ -159,7 +159,7 @@ class YoloDetector(Baseline):
 def _weigh(criterion: Any, weights: Tensor) -> None:
     """Make one head's loss count each chunk by its weight: in the cross-entropy and in the box terms.
 
-    Both are sums over points divided by the batch's sum of target scores, which is taken before and not touched.
+    Both are sums over points divided by the batch's sum of target scores, which is taken before and does not change.
     """
     per_point = weights[:, None, None]  # (B, 1, 1)
     entropy, box_loss = criterion.bce, criterion.bbox_loss
@@ -186,8 +186,8 @@ def _build_network(options: YoloOptions) -> Any:
             f"the YOLO26 baseline needs the package ultralytics, which cannot be imported here ({first_line(error)}): "
             "install it with pip install 'mast-audio[yolo]'; it is a separate step because its licence is AGPL-3.0"
         ) from error
-    # the package's own file by its full path: asked by name, ultralytics would first take one in the current folder,
-    # and it evaluates text in it
+    # the package's own file by its full path: given a name only, ultralytics would first take a file in the current
+    # folder, and it evaluates text in it
     layers = {**YAML.load(ROOT / "cfg" / "models" / "26" / "yolo26.yaml"), "scale": options.scale, "nc": 1}
     network = DetectionModel(layers, ch=1, verbose=False)
     network.args = DEFAULT_CFG  # the loss reads its gains there
