@@ -180,7 +180,7 @@ def test_bad_input_is_one_sentence(found: Path) -> None:
             "nowhere: no such folder; expected the folder of the recordings",
             ("--audio", here / "nowhere"),
         ),
-        (AudioError, "no box could be heard (4 tried)", ("--audio", here / "empty")),
+        (AudioError, "no box could be classified (4 tried)", ("--audio", here / "empty")),
         (AudioError, "no such recording here; give its folder with --audio", ("--audio", here / "empty")),
         (
             ConfigError,

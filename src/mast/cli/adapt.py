@@ -33,13 +33,13 @@ def adapt(
 ) -> None:
     """Adapt a detector to your recordings, without labels.
 
-    The detector searches a sample of your recordings, learns from the boxes it finds, and is averaged with what it was.
-    Its threshold moves so that it finds as many boxes as before: what changes is which ones. Writes OUT/best, a model
-    folder. Training takes about an hour at most; the command says how long before it trains. Run the same command again
-    after a stop and it resumes.
+    The detector searches a sample of your recordings, learns from the boxes it finds, and is averaged with its original
+    weights. Its threshold is shifted so that it finds as many boxes as before: what changes is which ones. Writes
+    OUT/best, a model folder. Training takes about an hour at most; the command says how long before it starts. Run the
+    same command again after a stop and it resumes.
 
-    Without labels nothing can show whether this helped; docs/zero_shot.md says what it was worth on recordings that
-    experts had boxed. If you have some boxes, use mast fit, which measures what it gains.
+    Without labels nothing can show whether this helped; docs/zero_shot.md reports its effect on recordings that experts
+    had boxed. If you have some boxes, use mast fit, which measures what it gains.
 
     \b
     Example:

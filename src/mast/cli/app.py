@@ -20,7 +20,7 @@ def app(
 
     The page runs the commands that you could type: mast detect, mast summarize, mast fit. They keep running when the
     page is closed or this command is stopped; a run that was stopped can be resumed on the page or in a terminal,
-    wherever it was started. Results are beside the recordings, in a folder whose name ends in -mast.
+    wherever it was started. Results are next to the recordings, in a folder whose name ends in -mast.
 
     Only this machine can open the page, and only with the token in the address that is printed.
 

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal; apart from the options, so that a command without one does not wait for the library."""
+"""Progress bars on a terminal; separate from the options, so that a command without a bar does not import rich."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rich.text import Text
 from mast.cli.reporting import current_report
 from mast.runs import Progress
 
-# the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
+# our choice: the rate is measured over the last half hour, as a training step on a CPU may take a minute
 RATE_WINDOW_S = 1800.0
 _LINE_EVERY_S = 60.0  # where a bar is written to a file; our choice
 
 
 class TimeLeftColumn(TimeRemainingColumn):
-    """The time left at the rate that was measured, and nothing before there is a rate."""
+    """The time left at the measured rate; nothing until there is one."""
 
     def render(self, task: Task) -> Text:
-        """As the library does, but for dashes."""
+        """As in rich, but without dashes."""
         return Text("") if task.time_remaining is None and not task.finished else super().render(task)
 
 
@@ -36,14 +36,14 @@ class CountColumn(MofNCompleteColumn):
     """Done of total; nothing while the total is unknown."""
 
     def render(self, task: Task) -> Text:
-        """As the library does, but for question marks."""
+        """As in rich, but without question marks."""
         return Text("") if task.total is None else super().render(task)
 
 
 class ReportedBar(RichProgress):
     """A bar whose figures also go to the command's report (:mod:`mast.progress`), shown or not.
 
-    Written to a file it is a line every minute.
+    Where the output goes to a file, it prints a line every minute.
     """
 
     def __init__(self, *columns: str | ProgressColumn, unit: str, **more: Any) -> None:
@@ -81,7 +81,7 @@ class ReportedBar(RichProgress):
 
 
 def _progress_line(task: Task, unit: str) -> str:
-    """How far a task is, in words."""
+    """How far a task has got, in words."""
     total = "" if task.total is None else f" of {task.total:,.0f}"
     left = task.time_remaining
     remaining = "" if left is None else f", {max(1, round(left / 60)):,} min left"
@@ -96,7 +96,7 @@ def bar_columns(unit: str) -> list[str | ProgressColumn]:
 def step_reporter(bar: RichProgress, what: str) -> Progress:
     """A task on ``bar`` (whose unit is ``{task.fields[text]}``) that follows a run as training reports it.
 
-    Where something else is counted than before, the rate is measured again.
+    Where it starts to count something else, the rate is measured again.
     """
     task = bar.add_task(what, total=None, text="")
     last_text, last_done = "", 0

@@ -43,14 +43,14 @@ def classify(
 
     Each event takes the label that most of its k nearest examples have. Where the nearest of these is too far away, it
     is "unknown". How far is too far is measured on the examples: each is named by examples from other recordings, and
-    the limit is the largest distance up to which the wanted share of names is right (--precision). What share was
-    right on recordings that did not help to choose it is printed and written beside the table, as
+    the limit is the largest distance up to which the wanted share of names is right (--precision). The share that was
+    right on recordings that were not used to choose the limit is printed, and written next to the table as
     OUT.calibration.json. Events from other sites or recorders than the examples may fare worse.
 
-    The table has the event columns, with label now the name; id; label_share, the share of neighbours with that label;
-    distance, to the nearest of them (1 − cosine); nearest_label, the name whatever its distance; nearest_id;
-    label_score, 1 − distance, and label_source, "examples", as in tables of mast name; and given_label, what label
-    was before.
+    The table has the event columns, with the name as label; id; label_share, the share of neighbours with that label;
+    distance, to the nearest of them (1 − cosine); nearest_label, the name regardless of distance; nearest_id;
+    label_score, 1 − distance, and label_source, "examples", as in tables of mast name; and given_label, the earlier
+    label.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def classify(
 def _write_names(
     store: EventStore, namer: Namer, calibration: UnknownRule, out: Path, quiet: bool
 ) -> tuple[int, int]:
-    """Name all events, some at a time, and write the table whole or not at all; how many were named, and in all."""
+    """Name all events in batches, and write the table whole or not at all; returns how many were named, and in all."""
     from mast.errors import MastError
     from mast.files import atomic_file
     from mast.retrieval.naming import UNKNOWN
@@ -102,7 +102,7 @@ def _write_names(
 
 @contextmanager
 def _table_writer(path: Path, suffix: str) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """A table that takes some rows at a time, CSV or Parquet."""
+    """A CSV or Parquet table that is written some rows at a time."""
     if suffix == ".csv":
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield lambda rows: rows.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")

@@ -51,7 +51,7 @@ def clips(
     format: Annotated[
         Literal["wav", "flac"], typer.Option(help="Sound format: wav or flac, 16 bit.")
     ] = "wav",
-    pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
+    pictures: Annotated[bool, typer.Option(help="Draw a spectrogram of each clip, with its box.")] = True,
     no_voices: Annotated[
         bool,
         typer.Option("--no-voices", help="Leave out clips in which people speak; needs the voices extra."),
@@ -67,7 +67,7 @@ def clips(
     them all. File names begin with a number, so they sort best first; with --per each group has a folder of its own.
     Sound keeps its sample rate. Only the sound around each event is read.
 
-    --no-voices listens for speech around each event. A clip that would hold some is not cut, and voices.csv lists the
+    --no-voices listens for speech around each event. A clip that would contain any is not cut, and voices.csv lists the
     stretches. It misses faint and distant voices; docs/checking.md says how many.
 
     Run the same command again after a stop: clips that exist are not cut again. Events whose recording is missing
@@ -145,7 +145,7 @@ def _filter_events(
 
 
 def _check_inputs(out: Path, inputs: dict[str, object]) -> None:
-    """Clips of other choices, or somebody's files, are not mixed with these."""
+    """Refuse a folder that holds clips made with other options, or somebody's files."""
     from mast.errors import ConfigError
     from mast.files import holds_files
     from mast.runs import load_inputs, refuse_other_inputs, save_inputs

@@ -1,4 +1,4 @@
-"""`mast cluster`: groups of events that sound alike, the newest first."""
+"""`mast cluster`: groups of events that sound alike, the most novel first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cluster(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Find groups of events that sound alike, and rank them by how unlike they are to everything annotated.
+    """Find groups of events that sound alike, and rank them by how much they differ from everything annotated.
 
     Groups come from t-SNE and HDBSCAN on the store's embeddings; the same store and --seed give the same groups.
     Novelty is the distance (1 − cosine) to the nearest event with a label, in STORE or in --annotated; beyond is the
@@ -121,7 +121,7 @@ def _sorted_ids(store: EventStore) -> tuple[list[str], list[str]]:
 def _known_events(
     store: EventStore, labelled: list[str], other: EventStore | None, middle: object
 ) -> AnnotatedEvents:
-    """Everything annotated, here and there."""
+    """The annotated events of this store and of the other."""
     import numpy as np
 
     from mast.retrieval.clusters import AnnotatedEvents

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mast.annotations import AnnotationSet
 
-# public datasets, which --to dataset makes dataset folders of
+# public datasets that --to dataset turns into dataset folders
 _LAYOUTS = ("birdeep", "birdset", "rainforest")
 _SCALED = ("coco", "yolo", "aoef")  # cannot be written without durations and sample rates
 _FORMATS = "csv, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
@@ -88,8 +88,8 @@ def convert(
     rainforest (site and date folders with Raven tables). For birdset, IN may be a name on the Hugging Face hub.
 
     --join 0.5 merges events that follow each other closely: same recording and label, at most half a second
-    apart, and bands that overlap by a quarter or more. The merged box holds all of them, its score is the highest, and
-    the column notes counts them.
+    apart, and bands that overlap by a quarter or more. The merged box encloses all of them and has the highest of their
+    scores; the column notes counts them.
 
     --from tasks reads back a folder of mast plan, finished or not: boxes go to the original recordings, and the clips
     that were listened to become reviewed spans; --add-to keeps what was annotated before.
@@ -179,7 +179,7 @@ def _holds_tasks(source: Path) -> bool:
 
 
 def _read_tasks(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationSet:
-    """The finished tasks of a plan, with what was annotated before; what was not listened to is said."""
+    """The finished tasks of a plan, with what was annotated before; reports which clips were not listened to."""
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError
     from mast.planning.returned_tasks import merge_returned, read_tasks
@@ -244,7 +244,7 @@ def _make_birdset(
 ) -> None:
     from mast.data.layouts.birdset import hub_rows, parquet_rows, write_birdset
 
-    # a hub name is two words with a slash, and no folder here
+    # a name on the hub is two words with a slash, and not a folder here
     rows = (
         parquet_rows(source, split=part)
         if source.is_dir()
@@ -280,7 +280,7 @@ def _check_output(source: Path, out: Path, *, folder: bool) -> None:
 
 
 def _scan_audio(folder: Path, quiet: bool) -> pd.DataFrame:
-    """All recordings in a folder, or its ``audio/``; only names of those that cannot be read."""
+    """All recordings in a folder, or in its ``audio/``; only the names of those that cannot be read."""
     import pandas as pd
 
     from mast.audio import Unlisted
@@ -330,7 +330,7 @@ def _searched_recordings(source: Path) -> pd.DataFrame | None:
 
 
 def _drop_unmentioned(annotations: AnnotationSet, probed: pd.DataFrame, source: Path) -> AnnotationSet:
-    """Forget recordings that lie in the audio folder and that IN never mentions."""
+    """Drop recordings in the audio folder that IN never mentions."""
     from dataclasses import replace
 
     from mast.annotations.sidecars import read_recordings

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 # a test compares with FORMATS
 _FORMATS = "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"
-# sound that reaches four times the band searched, or only half of it, is reported: 48 kHz of birds is neither, and bat
-# recorders of 192 kHz reach three quarters of --band bats
+# sound that reaches four times the band searched, or only half of it, is reported: birds at 48 kHz are neither, and
+# bats at 192 kHz reach three quarters of --band bats
 _FAR_ABOVE, _FAR_BELOW = 4, 2
 EngineName = Literal["local", "ray"]  # who does the work
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
@@ -133,7 +133,7 @@ def detect(
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
     Writes detections.parquet and detections.csv for all recordings, a folder for each other format, failures.csv,
-    run.json, and summary.html, a page that shows what was heard and found; with --embed also embeddings.npy, whose
+    run.json, and summary.html, a page that shows what was searched and found; with --embed also embeddings.npy, whose
     row k belongs to row k of detections.parquet. The results of each recording are saved as soon as it is done: run
     the same command again after a stop and it resumes, without losing or duplicating anything. Tables are written
     again each time; if you have changed detections.csv or a file in raven/, yours are kept as detections.earlier.csv
@@ -153,8 +153,8 @@ def detect(
     the figure.
 
     --thorough plays each recording at its own speed, faster and slower, and merges what is found. Most calls are found
-    at every speed and most false alarms at only one, so calls are ranked better. It helps at recorders that the model
-    does not know, and can do harm at those it was trained on. It takes three times as long and gives no embeddings;
+    at every speed and most false alarms at only one, so calls are ranked better. It helps with recorders that the model
+    does not know, and can do harm with those it was trained on. It takes three times as long and gives no embeddings;
     mast embed --model adds them afterwards.
 
     Experts differ in what they draw as one box. --box strongest cuts each box down to the strongest harmonic, without
@@ -256,7 +256,7 @@ def detect(
 def _warn_of_stale_results(
     results: ResultsFolder, totals: Totals, listed: set[str], wanted: list[str], quiet: bool
 ) -> None:
-    """What in the folder is older than the tables, or of recordings that are no longer there."""
+    """Warn of results that are older than the tables, and of recordings that are no longer there."""
     if totals.older:
         folders = ", ".join(f"{name}/" for name in totals.older)
         verb, pronoun = ("is", "it") if len(totals.older) == 1 else ("are", "them")
@@ -308,7 +308,7 @@ def _closing_line(
 
 
 def _write_summary(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
-    """Make the page beside the tables; whatever is wrong with it, the results are there."""
+    """Make the page next to the tables; if that fails, the results are still there."""
     from contextlib import suppress
 
     from mast.errors import shorten
@@ -321,12 +321,12 @@ def _write_summary(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
         )
     except Exception as error:
         with suppress(OSError):
-            (results.folder / PAGE).unlink(missing_ok=True)  # an earlier one would be of other results
+            (results.folder / PAGE).unlink(missing_ok=True)  # an earlier one would show other results
         say(f"mast: warning: {PAGE} could not be made ({shorten(error)})", quiet=quiet)
 
 
 def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool) -> list[str]:
-    """Search recordings and keep what is found; why some failed."""
+    """Search recordings and keep what is found; returns why some failed."""
     import time
     import warnings
 
@@ -353,7 +353,7 @@ def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet
 
 
 def _absolute_name(given: str) -> str:
-    """A path that means the same from another folder; a name like ``default`` as it is; a URI without its secrets."""
+    """A path that means the same from another folder; a name like ``default`` unchanged; a URI without its secrets."""
     from mast.uris import is_uri
 
     if is_uri(given):
@@ -363,7 +363,7 @@ def _absolute_name(given: str) -> str:
 
 
 def _suggest_band(tops_hz: list[float], high_hz: float) -> str:
-    """A sentence where recordings end far below the band that was searched, or all far above it; else nothing.
+    """A hint where some recordings end far below the band that was searched, or all far above it; else empty.
 
     Args:
         tops_hz: half the sample rate of each recording.
@@ -397,7 +397,7 @@ def _suggest_band(tops_hz: list[float], high_hz: float) -> str:
 
 
 def _make_engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine:
-    """Who does the work, with the detector loaded."""
+    """The engine that does the work, with the detector loaded."""
     import os
     from dataclasses import replace
 

@@ -68,7 +68,7 @@ def embed(
     """Put events and their embeddings into a store for mast search, classify and cluster.
 
     DATA is a folder that mast detect wrote: with --embed its embeddings are reused, in seconds; otherwise they are
-    made from the sound, in the band that was searched. Or it is a dataset with boxes by people: each box is embedded
+    made from the sound, in the band that was searched. Or it is a dataset with boxes that people drew: each is embedded
     by the given model, from a window that holds all of it where possible.
 
     The store holds vectors of one model in one band and refuses others. Adding the same data again duplicates nothing:
@@ -147,7 +147,7 @@ def embed(
 def _recordings_to_embed(
     data: Path, detections: DetectionsFolder | None, boxes: Path | None, audio: Path | None
 ) -> Iterator[tuple[Path, pd.DataFrame]]:
-    """Each recording that has events, and these."""
+    """Each recording that has events, with its events."""
     from mast.data import load_dataset
     from mast.errors import MastError, not_a_folder
     from mast.retrieval.embedding_sources import dataset_recordings
@@ -207,7 +207,7 @@ def _make_embedder(
 
 
 def _check_model_and_band(detections: DetectionsFolder, model: str | None, band_hz: float | None) -> None:
-    """A model or a band that is named beside embeddings has to be theirs."""
+    """Refuse a model or a band other than the one that the embeddings were made with."""
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError
     from mast.models.card import load_card
@@ -230,7 +230,7 @@ def _check_model_and_band(detections: DetectionsFolder, model: str | None, band_
 def _open_store(
     uri: str, width: int, model_id: str, projection_width: int, model: str | None, band_hz: float | None
 ) -> EventStore:
-    """The store there, or a new one."""
+    """The store at ``uri``, or a new one."""
     from mast.models.find import absolute_name
     from mast.retrieval.event_store import EventStore
 

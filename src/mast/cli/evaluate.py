@@ -162,7 +162,7 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
 
     dataset = None
     if path.is_dir() and find_recordings(path):  # tables alone may have a recordings.csv, too
-        # boxes in another format may lie beside the recordings
+        # boxes in another format may be next to the recordings
         dataset = load_dataset(path, annotations=None if (path / "boxes.csv").is_file() else path)
     found = (
         cut_to_nyquist(read_annotations(path), "truth boxes", path, quiet=quiet)
@@ -213,7 +213,7 @@ def _caveats(paths: Sequence[Path], part: _Truth, truth_path: Path) -> Iterator[
 
 
 def _unsearched_caveat(path: Path, part: _Truth, truth_path: Path) -> str:
-    """How many recordings with truth boxes detect was never shown, in words; empty where none, or not known."""
+    """How many recordings with truth boxes detect has not searched, in words; empty where none, or not known."""
     from mast.evaluation.scene import align_recordings
 
     judged = {*part.events["recording"], *part.reviewed["recording"]}
@@ -238,7 +238,7 @@ def _training_caveat(run: DetectionRun, part: _Truth, truth_path: Path) -> str:
         return ""
     try:
         card = load_card(find_model(run.model))
-    except MastError:  # it is elsewhere by now
+    except MastError:  # it has been moved or deleted
         return ""
     if card.weights_sha256 != run.weights_sha256 or LEARNT_FROM not in card.provenance:
         return ""
@@ -274,7 +274,7 @@ def _threshold_caveats(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str
 
 
 def _known_recordings(truth: _Truth) -> set[str]:
-    """Every recording the truth knows of, reviewed or not."""
+    """Every recording the truth knows about, reviewed or not."""
     named = {*truth.events["recording"], *truth.reviewed["recording"]}
     return named if truth.dataset is None else named | set(truth.dataset.recordings["file"])
 
@@ -286,7 +286,7 @@ def _select_split(truth: _Truth, split: str | None, path: Path) -> _Truth:
         return truth
     if truth.dataset is None:
         raise ConfigError(
-            f"{path}: split {split!r} was asked for, but this is not a dataset folder; expected a folder of "
+            f"{path}: split {split!r} was requested, but this is not a dataset folder; expected a folder of "
             "recordings with a recordings.csv that has a split column"
         )
     chosen = truth.dataset.select(split=split)
@@ -294,7 +294,7 @@ def _select_split(truth: _Truth, split: str | None, path: Path) -> _Truth:
 
 
 def _without_other_parts(events: pd.DataFrame, full_truth: _Truth, part: _Truth) -> pd.DataFrame:
-    """Without the events in recordings that belong to other parts."""
+    """The events, without those in recordings that belong to other parts."""
     return events[~events["recording"].isin(_known_recordings(full_truth) - _known_recordings(part))]
 
 
@@ -314,7 +314,7 @@ _MEANING = {
 
 
 def _result_lines(plain: dict[str, Any]) -> Iterator[str]:
-    """The result for people."""
+    """The result as lines to read."""
     band = plain["band_hz"]
     where = f"grid of {band[0]:g}–{band[1]:g} Hz" if band else "seconds × hertz"
     yield f"space         {where}; a match needs IoU ≥ {plain['iou_threshold']:g}"

@@ -36,7 +36,7 @@ def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
 
 
 def front_end_of(band: float | None, *predictions: Path | None) -> FrontEnd | None:
-    """The front end of the band asked for, or of the first results that `mast detect` found in a band of its own."""
+    """The front end of the given band, or of the band of the first of these results that `mast detect` wrote."""
     from mast.annotations.detections import find_run
     from mast.grid import FrontEnd
 
@@ -50,14 +50,14 @@ def front_end_of(band: float | None, *predictions: Path | None) -> FrontEnd | No
 
 
 def cut_to_nyquist(annotations: AnnotationSet, what: str, source: Path, *, quiet: bool) -> AnnotationSet:
-    """No frequency above half the sample rate, where that is known; says what was cut or left out."""
+    """Cut boxes to half the sample rate, where that is known; says what was cut or left out."""
     if warning := annotations.nyquist_warning(what):
         say(f"mast: warning: {source}: {warning}", quiet=quiet)
     return annotations.clipped_to_nyquist()
 
 
 def locate_recordings(boxes: Path, audio: Path | None) -> Locate:
-    """Where the recordings that events name lie: in ``audio``, else where detect found them, else beside the events."""
+    """Where to find the recordings of events: in ``audio``, else where detect found them, else next to the events."""
     from mast.annotations.detections import read_run
     from mast.errors import ConfigError, not_a_folder
     from mast.reports.contact_sheet import make_locator
@@ -89,9 +89,9 @@ def process_recordings(
     work: Callable[[Path, pd.DataFrame], pd.DataFrame],
     advance: Callable[[int], None],
 ) -> tuple[list[pd.DataFrame], dict[str, str]]:
-    """What ``work`` makes of each recording and its events, and by recording why it could not.
+    """What ``work`` returns for each recording and its events, and by recording why it failed.
 
-    ``advance`` is told how many events each recording had.
+    ``advance`` gets the number of events of each recording.
     """
     from mast.errors import AudioError, ConfigError
     from mast.reports.contact_sheet import recording_not_found
@@ -110,7 +110,7 @@ def process_recordings(
 
 
 def report_outcome(sentence: str, failures: Mapping[str, str], *, quiet: bool) -> None:
-    """Say what was done, and what could not be read: ``failures`` holds why, by recording."""
+    """Say what was done, and what could not be read: ``failures`` holds the reasons by recording."""
     for why in list(failures.values())[:3]:
         say(f"mast: warning: {why}", quiet=quiet)
     unread = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""

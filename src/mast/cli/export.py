@@ -38,7 +38,7 @@ def export(
     """Write a detector as an ONNX graph or a folder for a model hub.
 
     onnx: model.onnx takes sound (any number of chunks of one channel), computes features, and gives boxes and scores;
-    it is compared with the PyTorch model, and refused if the two differ by more than rounding. Beside it are
+    it is compared with the PyTorch model, and refused if the two differ by more than rounding. Next to it are
     model.json, README.md and detect_onnx.py, which finds events with numpy and onnxruntime alone. Baselines cannot be
     exported this way.
 

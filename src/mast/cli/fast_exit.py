@@ -1,7 +1,7 @@
 """How a command's process ends: at once, when all is written.
 
-Taking torch apart, library by library, takes half a second and touches 120 MB that the command never needed. The system
-takes a process's memory back in any case.
+Tearing torch down, library by library, takes half a second and touches 120 MB that the command never needed. The system
+frees a process's memory in any case.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def exit_at_once() -> Iterator[None]:
-    """The process ends with what happens in here: as ever, except that nothing loaded is taken apart.
+    """End the process after the block as usual, except that nothing loaded is torn down.
 
     Threads are waited for and everything registered with :mod:`atexit` from now on is done first.
     """
@@ -30,7 +30,7 @@ def exit_at_once() -> Iterator[None]:
 
 
 class _ExitStatus:
-    """What the process is to end with; None where Python has more to say, such as a traceback."""
+    """The exit status of the process; None where Python has more to print, such as a traceback."""
 
     status: object = None
 
@@ -40,6 +40,6 @@ class _ExitStatus:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-        except (AttributeError, OSError, ValueError):  # closed, or there is none: Python knows what to say
+        except (AttributeError, OSError, ValueError):  # closed, or there is none: left to Python
             return
         os._exit(self.status & 0xFF)

@@ -1,4 +1,4 @@
-"""`mast fit`: all of it in one command."""
+"""`mast fit`: from labelled recordings to a detector in one command."""
 
 from __future__ import annotations
 
@@ -104,6 +104,6 @@ def fit(
     habit = load_card(fitted.model).habit
     if habit is not None and not habit.changes_nothing:
         typer.echo(f"It draws {habit}; mast detect --box all gives its boxes as they are.")
-    # of a detector that finds nothing the summary says what to do first
+    # for a detector that finds nothing, the summary says what to do first
     if fitted.metrics["validation_f1"][fitted.metrics["recommended"]] != 0:
         typer.echo(f"Next: mast detect RECORDINGS/ --model {shlex.quote(str(out))} --out detections")

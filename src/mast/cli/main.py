@@ -56,13 +56,13 @@ class _Commands(TyperGroup):
 
 
 class _Command(TyperCommand):
-    """Knows that a name may be one of a recipe's settings, which are no options of their own."""
+    """Knows that a name may be one of a recipe's settings, which are not options themselves."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            # by name, as typer has a copy of click of its own
+            # by name, as typer has its own copy of click
             if type(error).__name__ == "NoSuchOption" and any("--set" in one.opts for one in self.params):
                 setting = _find_setting(str(getattr(error, "option_name", "")), self.name or "")
                 if setting:
@@ -98,7 +98,7 @@ app = typer.Typer(
 )
 
 
-EXIT_USER_ERROR, EXIT_BUG = 2, 3  # wrong usage is 2, too, by click's custom; see main()
+EXIT_USER_ERROR, EXIT_BUG = 2, 3  # wrong usage is 2, too, as click does it; see main()
 
 
 def _version(wanted: bool) -> None:
@@ -117,7 +117,7 @@ def _root(
 
 
 class _GlobalOptions:
-    """What the user asked of all commands alike."""
+    """Options that all commands share."""
 
     traceback = False
 
@@ -180,12 +180,12 @@ def _experiment() -> Callable[..., None]:
 def main() -> None:
     """Run the command line.
 
-    Exit 0 on success, 2 when one sentence says what to put right, 3 on a bug of ours, 4 when a batch was finished but
+    Exit 0 on success, 2 when one sentence says what to correct, 3 on a bug in mast, 4 when a batch was finished but
     some of its recordings failed, 130 when interrupted.
     """
     from mast.cli.fast_exit import exit_at_once
 
-    # to find plugins, pydantic reads a file of every package that is installed; none is for us
+    # to find plugins, pydantic reads a file of every installed package; we use none
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     threading.excepthook = _handle_thread_exception
     warnings.formatwarning = _format_warning

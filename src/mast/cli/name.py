@@ -39,7 +39,7 @@ def name(
     ] = None,
     window: Annotated[
         float | None,
-        number("--window", low=0.01, high=600.0, help="Seconds MODEL hears, where it takes any length."),
+        number("--window", low=0.01, high=600.0, help="Seconds per window, if MODEL takes any length."),
     ] = None,
     softmax: Annotated[
         bool, typer.Option("--softmax", help="MODEL gives logits of mutually exclusive classes.")
@@ -58,7 +58,7 @@ def name(
         ),
     ] = None,
     precision: Annotated[float, score(help="Share of names that should be right, with --reviewed.")] = 0.9,
-    band: Annotated[bool, typer.Option("--band", help="Let it hear only the band of each box.")] = False,
+    band: Annotated[bool, typer.Option("--band", help="Let MODEL hear only the band of each box.")] = False,
     common: Annotated[
         bool, typer.Option("--common", help="Use common names where the labels have both.")
     ] = False,
@@ -67,18 +67,18 @@ def name(
 ) -> None:
     """Name boxes by what a classifier hears, or call them unknown.
 
-    Each box is heard in the windows and at the sample rate that the classifier expects. Boxes in similar bands within
-    twenty seconds of each other are named together. A name whose score is below its threshold is "unknown". With
+    Each box is classified in windows of the length and sample rate that the classifier expects. Boxes in similar bands
+    within twenty seconds of each other are named together. A name whose score is below its threshold is "unknown". With
     --reviewed, labels that people have checked ten times or more get a threshold of their own.
 
-    The table has the event columns, with label now the name; label_score, from 0 to 1; label_source, the classifier;
-    likely_label, the likeliest name whatever its score; and given_label, what label was before. mast convert turns it
-    into Raven tables and other formats; mast review --names shows it. The thresholds are written beside it, as
+    The table has the event columns, with the name as label; label_score, from 0 to 1; label_source, the classifier;
+    likely_label, the likeliest name regardless of score; and given_label, the earlier label. mast convert turns it
+    into Raven tables and other formats; mast review --names shows it. The thresholds are written next to it, as
     OUT.calibration.json. Rows whose recording is missing or cannot be read are unknown and have no score.
 
     BirdNET comes with the birdnet extra; its weights are for non-commercial use (CC BY-NC-SA 4.0).
 
-    Exit code: 0 when all were heard, 4 when some could not be, 2 when none could.
+    Exit code: 0 when all were classified, 4 when some could not be, 2 when none could.
 
     \b
     Examples:
@@ -169,7 +169,7 @@ def _warn_of_unknown_sites(
 def _hearing_options(
     classifier: Classifier, possible: PossibleLabels | None, band: bool, events: pd.DataFrame
 ) -> NamingOptions:
-    """What is heard in a recording, and which names are possible at its site and on its day."""
+    """What the classifier hears of a recording, and which names are possible at its site and on its day."""
     import numpy as np
 
     from mast.classifiers.box_names import NamingOptions
@@ -207,14 +207,16 @@ def _classify_boxes(
     with progress_counter(quiet, "name", "boxes", len(events)) as advance:
         found, failures = process_recordings(events, locate, work, advance)
     if not found:
-        raise AudioError(f"no box could be heard ({len(events):,} tried); {next(iter(failures.values()))}")
+        raise AudioError(
+            f"no box could be classified ({len(events):,} tried); {next(iter(failures.values()))}"
+        )
     return pd.concat(found), failures
 
 
 def _with_likeliest_names(
     events: pd.DataFrame, likeliest: pd.DataFrame, classifier: Classifier, common: bool
 ) -> pd.DataFrame:
-    """The events with the likeliest names, whatever their scores."""
+    """The events with the likeliest names, regardless of score."""
     from mast.classifiers.species_lists import common_name, scientific_name
 
     spell = common_name if common else scientific_name
@@ -235,7 +237,7 @@ def _choose_thresholds(
     classifier: Classifier,
     common: bool,
 ) -> NameThresholds:
-    """From reviewed boxes, or the same for all."""
+    """Thresholds chosen from reviewed boxes, or the same for all."""
     from mast.classifiers.species_lists import match_spelling
     from mast.classifiers.thresholds import NameThresholds, choose_thresholds, match_reviewed_names
     from mast.errors import ConfigError
@@ -276,7 +278,7 @@ def _write_names(
     species: Path | None,
     band: bool,
 ) -> None:
-    """The table, and beside it what its names depend on."""
+    """Write the table, and next to it what its names depend on."""
     from dataclasses import asdict
 
     import numpy as np

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mast.cli.bars import ReportedBar
     from mast.runs import Progress
 
-MAX_HZ = 5e6  # recorders for bats go up to a quarter of a million
-EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
+MAX_HZ = 5e6  # bat recorders reach a quarter of a million
+EXIT_SOME_FAILED = 4  # for a command that finished, though some recordings could not be read
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; by default the GPU, if there is one.")]
@@ -68,7 +68,7 @@ def _not_nan(value: float | None) -> float | None:
     return value
 
 
-BoxName = Literal["all", "strongest"]  # what one box is
+BoxName = Literal["all", "strongest"]  # what one box encloses
 BoxesArgument = Annotated[
     Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
 ]
@@ -93,7 +93,7 @@ StoreArgument = Annotated[
 StoreModel = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="The store's model, to embed sound; by default from where it was before."
+        "--model", "-m", help="The store's model, to embed sound; by default as recorded in the store."
     ),
 ]
 LabelFilter = Annotated[list[str] | None, typer.Option(help="Only this label; may be given several times.")]
@@ -125,7 +125,7 @@ def progress_bar(quiet: bool, *, unit: str = "") -> ReportedBar:
 def progress_counter(
     quiet: bool, what: str, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., None]]:
-    """A progress bar that counts; yields what moves it on, by one or by a given number."""
+    """A progress bar that counts; yields a function that advances it, by one or by a given number."""
     with progress_bar(quiet, unit=unit) as bar:
         task = bar.add_task(what, total=total)
         yield lambda n=1: bar.advance(task, n)
@@ -133,7 +133,7 @@ def progress_counter(
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Where the user stops the block, say that the same command goes on."""
+    """Where the user stops the block, say that the same command resumes it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -153,16 +153,16 @@ def step_progress(quiet: bool, what: str) -> Iterator[Progress]:
 
 
 def lock_folder(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
-    """Hold a folder for the length of the block; where another process holds it, the command is refused.
+    """Lock a folder for the length of the block; where another process holds the lock, the command is refused.
 
     Args:
         out: the folder.
-        name: of the lock in it; commands with different ones may write the folder together.
+        name: of the lock file in it; commands whose locks differ may write to the folder at the same time.
     """
     from mast.cli.reporting import current_report
     from mast.files import sole_writer
 
-    # of several processes that train one model together, the first holds the folder for all
+    # where several processes train one model together, the first holds the lock for all
     if os.environ.get("RANK", "0") != "0":
         return nullcontext()
     current_report().claim_folder(out)

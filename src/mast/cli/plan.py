@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _STRATEGIES = "time-balanced, random, sequential, diverse"  # a test compares with PLAN_STRATEGIES
 _FORMATS = "raven, audacity, aoef"  # a test compares with TASK_FORMATS
-# our choice: 20 minutes of sound at the default length; at 32 clips of 10 s, how they are chosen already shows in F1
+# our choice: 20 minutes of sound at the default length; with 32 clips of 10 s, the choice of clips already affects F1
 # (docs/label_planning.md)
 _CLIPS = 40
 _TRAIN_SHARE = 0.7  # of labelled sound, as mast train divides it by default
@@ -105,9 +105,9 @@ def plan(
 ) -> None:
     """Choose clips to annotate next, and write them as tasks for Raven, Audacity or Whombat.
 
-    Only sound that nobody has listened to is chosen. time-balanced takes one clip of each hour of the day in turn, and
-    within an hour one of each site; random and sequential do what they say; diverse takes clips that together sound
-    like the whole archive, more of them where the detector is unsure, and needs --model.
+    Only sound that nobody has listened to is chosen. time-balanced takes one clip from each hour of the day in turn,
+    and within an hour one from each site; random and sequential do what they say; diverse takes clips that together
+    sound like the whole archive, more of them where the detector is unsure, and needs --model.
 
     The folder holds the clips as WAV files, a table for each (or project.json for Whombat), plan.csv and a README for
     the person who listens. The best clips come first. Give the finished folder to mast convert --from tasks: it puts
@@ -287,7 +287,7 @@ def _make_prefill(
 def _estimate_gain(
     curve: Path, dataset: Dataset, front_end: FrontEnd, clip_s: float, n_clips: int, strategy: str, seed: int
 ) -> str:
-    """One sentence about what these clips should buy, or why that cannot be said."""
+    """One sentence about what these clips should gain, or why that cannot be estimated."""
     from mast.data.chunks import chunk_table
     from mast.errors import ConfigError
     from mast.events import boxes_of

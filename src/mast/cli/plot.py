@@ -76,7 +76,7 @@ def plot(
 
 
 def _read_events(path: Path, recording: Path, quiet: bool) -> pd.DataFrame:
-    """The events that a file of annotations has for this recording."""
+    """The events that an annotation file has for this recording."""
     import pandas as pd
 
     from mast.audio import probe
@@ -88,7 +88,7 @@ def _read_events(path: Path, recording: Path, quiet: bool) -> pd.DataFrame:
     )
     annotations = read_event_file(path, known)
     names = {*annotations.events["recording"], *annotations.reviewed["recording"]}
-    # the whole path, so that `site1/a.wav` is told from `site2/a.wav`
+    # the whole path, to tell `site1/a.wav` from `site2/a.wav`
     aligned = align_recordings([recording.resolve().as_posix()], names)
     if names and not aligned:
         say(

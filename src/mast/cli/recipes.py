@@ -65,7 +65,7 @@ def chosen_settings(settings: list[str] | None) -> dict[str, Any]:
 
 
 def preset_for_machine(start: Start) -> str:
-    """The preset where none is given: small steps from a detector, and what a CPU can do without a GPU."""
+    """The preset where none is given: tiny when starting from a detector or without a GPU, else base."""
     import torch
 
     return "tiny" if start.is_detector or not torch.cuda.is_available() else "base"

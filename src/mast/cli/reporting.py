@@ -1,4 +1,4 @@
-"""The report of the command that runs (:mod:`mast.progress`): begun by ``main``, fed by bars, ended by ``main``."""
+"""The report of the running command (:mod:`mast.progress`): started and ended by ``main``, fed by progress bars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _current: ContextVar[CommandReport | None] = ContextVar("report", default=None)
 
 
 def current_report() -> CommandReport:
-    """The report of the command that runs; one that nobody reads where none does."""
+    """The report of the running command; without one, a report that nobody reads."""
     return _current.get() or CommandReport([])
 
 
@@ -48,7 +48,7 @@ def report_command() -> Iterator[None]:
 
 
 def error_sentence(error: Exception) -> str:
-    """What the user is told about an error: what to put right, or that it is a bug of ours."""
+    """The sentence that users see for an error: what to correct, or that it is a bug in mast."""
     fault = str(error) if isinstance(error, MastError) else machine_fault(error)
     if fault is not None:
         return shorten(fault)

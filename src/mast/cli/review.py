@@ -62,9 +62,9 @@ def review(
 
     A detector learns only from sound that was listened to, so mark what you have heard on the page.
 
-    --no-voices searches every recording for speech before the page opens, and lists it in DIR/voices.csv. What the list
-    holds is silent on the page from then on, even without the option. A stopped search resumes. It misses faint and
-    distant voices; docs/checking.md says how many.
+    --no-voices searches every recording for speech before the page opens, and lists it in DIR/voices.csv. What is
+    listed there is silent on the page from then on, even without the option. A stopped search resumes. It misses faint
+    and distant voices; docs/checking.md says how many.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def review(
         typer.echo(f"Review page: {address}  (Ctrl-C stops it; everything is saved)")
 
     serve(
-        # with a token of their own, people may reach the page by another name, through a proxy
+        # people who choose a token may reach the page under another name, through a proxy
         lambda secret: create_app(opened, token=secret, local_only=token is None and is_loopback(host)),
         host=host,
         port=port,

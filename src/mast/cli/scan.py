@@ -17,8 +17,8 @@ from mast.wording import counted
 if TYPE_CHECKING:
     from mast.data.folder_survey import RecordingRow
 
-_USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # what a person wrote here stays
-_MIN_HOURS = 0.1  # less sound is told in minutes
+_USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # a person's entries here stay
+_MIN_HOURS = 0.1  # less sound is reported in minutes
 _NAMED = 10  # failures, warnings and sites named one by one in the summary; the tables hold them all
 
 
@@ -35,7 +35,7 @@ def scan(
     Only headers and names are read. Site and clock time come from AudioMoth, GUANO and Song Meter headers,
     file names and folder names; what is not stated stays empty. A table that already exists keeps its other columns
     and the sites and times filled in by hand, and those in the folder's own recordings.csv count as well. Unreadable
-    files, and folders that cannot be listed, are listed in failures.csv beside the table.
+    files, and folders that cannot be listed, are listed in failures.csv next to the table.
 
     Exit code: 0 when all could be read, 4 when some could not, 2 when none could.
 
@@ -50,7 +50,7 @@ def scan(
     with ExitStack() as shown:
 
         def show(done: int, total: int) -> None:
-            if not bar.task_ids:  # not before there is something to count: an error is one line
+            if not bar.task_ids:  # not before there is something to count, so that an error is one line
                 shown.enter_context(bar)
                 bar.add_task("scan", total=total)
             bar.update(bar.task_ids[0], completed=done)
@@ -106,13 +106,13 @@ def _previous_rows(table: Path) -> dict[str, RecordingRow]:
             f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is not a "
             "table of recordings and was left alone; choose another --out"
         )
-    # earlier versions wrote the bytes of names that are not text as they are
+    # earlier versions wrote names that are not text as raw bytes
     names = [os.fsencode(row["file"]).decode("utf-8", errors="backslashreplace") for row in rows]
     return {name: {**row, "file": name} for name, row in zip(names, rows, strict=True)}
 
 
 def _carry_over(rows: list[RecordingRow], previous: Mapping[str, RecordingRow]) -> list[RecordingRow]:
-    """Carry what an earlier table says over into new rows; give back its rows that no new row matches."""
+    """Carry values of an earlier table over into new rows; returns its rows that no new row matches."""
     from mast.data.folder_survey import COLUMNS
 
     unmatched = dict(previous)
@@ -128,7 +128,7 @@ def _carry_over(rows: list[RecordingRow], previous: Mapping[str, RecordingRow]) 
 
 
 def _summary_lines(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterable[str]:
-    """Lines for people: what is there."""
+    """The summary of what is there, line by line."""
     from mast.data.folder_survey import add_up
 
     totals = add_up(found)
@@ -168,7 +168,7 @@ def _list_lines(title: str, lines: list[str]) -> Iterable[str]:
 
 
 def _box_summary(folder: Path) -> str | None:
-    """A line on the boxes beside the recordings; ``None`` where there are none."""
+    """A line on the boxes in the folder; ``None`` where there are none."""
     if not (folder / "boxes.csv").is_file():
         return None
     from mast.data import load_dataset
@@ -203,5 +203,5 @@ def _write_table(path: Path, rows: list[RecordingRow], columns: list[str]) -> No
 
 
 def _echo(line: str) -> None:
-    """Print, also where a file name holds bytes that are not text."""
+    """Print a line, even where a file name in it holds bytes that are not text."""
     typer.echo(line.encode("utf-8", errors="replace").decode("utf-8"))

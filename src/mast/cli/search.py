@@ -138,7 +138,7 @@ def _make_query(
 
 
 def load_store_model(store: EventStore, model: str | None, device: str | None) -> Detector:
-    """The store's model: as given, where it lay when the store was made, or the one that ships with mast."""
+    """The store's model: as given, where it was when the store was made, or the one that ships with mast."""
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
@@ -184,7 +184,7 @@ def _parse_box(text: str) -> tuple[float, float, float, float]:
 
 
 def _parse_hours(text: str) -> tuple[int, int] | None:
-    """Hours of the day, as in 5-9; none where none are given."""
+    """Hours of the day, as in 5-9; ``None`` where none are given."""
     import re
 
     from mast.errors import ConfigError
@@ -196,7 +196,7 @@ def _parse_hours(text: str) -> tuple[int, int] | None:
 
 
 def _without_own_recording(where: Filter, store: EventStore, query: Query, path: Path | None) -> Filter:
-    """The filter without the recording that is searched for; a file is known by the end of its name."""
+    """The filter without the query's own recording; a file is recognised by its name without the folder."""
     from dataclasses import replace
 
     names = [query.recording] if query.recording else []

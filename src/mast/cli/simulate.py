@@ -11,7 +11,7 @@ from mast.cli.options import Quiet, Seed, count, lock_folder, number, progress_c
 from mast.wording import counted
 
 _BENCHMARK = "soundscape-bench"
-# what a benchmark leaves to its user; everything else is what makes it a benchmark
+# options that a benchmark leaves to its user; all others are fixed, which makes it a benchmark
 _FREE_OPTIONS = {
     "out",
     "benchmark",
@@ -58,7 +58,7 @@ def simulate(
         number(
             low=-200.0,
             high=200.0,
-            help="dB above the background at which an event becomes visible; more draws tighter boxes.",
+            help="dB above the background at which an event becomes visible; higher means tighter boxes.",
         ),
     ] = 7.0,
     below_peak: Annotated[
@@ -168,7 +168,7 @@ def simulate(
 
 
 def _check_benchmark(ctx: typer.Context, name: str) -> None:
-    """Refuse an unknown benchmark, and options that would make it another one."""
+    """Refuse an unknown benchmark, and options that would change it."""
     from mast.errors import ConfigError
 
     if name != _BENCHMARK:

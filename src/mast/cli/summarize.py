@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
 _OUTPUT_FILES = {*(f"{name}.csv" for name in _TABLES), "summary.xlsx", "summary.html"}
-_SAMPLE_ERROR = 0.15  # of the sample that is advised, our choice: what an evening's checking buys
+_SAMPLE_ERROR = 0.15  # error of the sample that is advised; our choice: about an evening's checking
 
 
 def summarize(
@@ -165,7 +165,7 @@ def summarize(
 
 
 def _report_step(what: str, done: int) -> None:
-    """Which of three steps it is at, for a page that waits."""
+    """Report which of three steps is running, for a page that waits."""
     from mast.cli.reporting import current_report
 
     current_report().update(what, done, 3, "steps", None)
@@ -191,9 +191,9 @@ def _check_output_folder(out: Path) -> None:
 def _make_strata(
     detections: Path, names: pd.DataFrame | None, by_site: bool
 ) -> tuple[Strata | SiteStrata, int]:
-    """Of all events, by label and score, perhaps at each site; and how many events are not among the names.
+    """Strata of all events by label and score, perhaps at each site; and how many events are not among the names.
 
-    Only these columns are held in memory.
+    Only these three columns are held in memory.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Recordings that annotations name and that a folder does not give: not there, there more than once, or unreadable."""
+"""Recordings that annotations name but a folder cannot provide: not there, there more than once, or unreadable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NAMED = 2  # recordings that a sentence names; the others are counted
-_BY_FOLDER = ("raven", "audacity", "yolo")  # formats of which a file may lie in a folder like its recording's
+_BY_FOLDER = ("raven", "audacity", "yolo")  # formats whose files may be in a folder like their recording's
 
 
 def unusable_recordings(
@@ -28,7 +28,7 @@ def unusable_recordings(
         format: of the annotations, which decides what to do about a name that several recordings have.
 
     Raises:
-        AnnotationError: none of them can be used, and not because they cannot be read: nothing is to be written.
+        AnnotationError: none can be used, for other reasons than being unreadable, so there is nothing to write.
     """
     from mast.annotations.recording_names import RecordingNames
     from mast.errors import AnnotationError
