@@ -3,7 +3,7 @@
 One file per format, each a pair ``read`` / ``write``; every format reads into an :class:`AnnotationSet`.
 
 ============  ==========================  =====  ======================  =====================================
-format        on disk                     score  further event columns   duration, sample rate, site, clock
+format        on disk                     score  other event columns     duration, sample rate, site, clock
 ============  ==========================  =====  ======================  =====================================
 csv           `.csv`, `.parquet`          yes    yes                     in a folder (`recordings.csv`)
 raven         folder of tables, `.txt`    yes    yes                     `recordings.csv` in the folder
@@ -15,17 +15,17 @@ kaleidoscope  `.csv`                      yes    yes                     no
 birdeep       `.csv`                      no     no (annotator)          duration, site, clock; no sample rate
 ============  ==========================  =====  ======================  =====================================
 
-"Further event columns" are site, datetime, source, model and any others. Labels are held by all; `raven`,
+"Other event columns" are site, datetime, source, model and any others. All formats hold labels; `raven`,
 `audacity` and `yolo` turn tabs and line breaks in them into spaces.
 
-*Heard, nothing there* is, in each format's own way: `raven` a table with only its header, `audacity` and
+Each format has its own way to say *heard, nothing there*: `raven` a table with only its header, `audacity` and
 `yolo` an empty file, `coco` an image with ``reviewed`` spans and no annotations, `aoef` a clip annotation
 without sound events, `kaleidoscope` a `Noise` row without frequencies, `birdeep` a `No audio` row, `csv` a
-row of `reviewed.csv` (``file,start_s,end_s``) beside the table. A file per recording says that the whole
+row of `reviewed.csv` (``file,start_s,end_s``) next to the table. A file per recording says that the whole
 recording was listened to. Where the spans differ from that (parts only, or detections that nobody checked),
-the same `reviewed.csv` stands in the folder, or as `NAME.reviewed.csv` beside the file, and decides.
+the same `reviewed.csv` is in the folder, or next to the file as `NAME.reviewed.csv`, and decides.
 
-Decisions for what turns up in real files: boxes without length or height (point labels, lines) are kept;
+How what turns up in real files is handled: boxes without length or height (point labels, lines) are kept;
 what no recording can hold (:func:`mast.events.check_events`, and an end long after the recording's) is an error that
 names file, line and field; boxes that reach below 0 Hz are cut there; frequencies above Nyquist are kept when reading a
 table and cut to Nyquist (:meth:`AnnotationSet.clipped_to_nyquist`) when writing, when evaluating and in a dataset,

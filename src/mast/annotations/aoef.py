@@ -135,7 +135,7 @@ class _Reader:
         numbers = {f.term.name: f.value for f in item.sound_event.features}
         said = {"score": item.score, "source": "detector"} if hasattr(item, "score") else {"score": 1.0}
         texts.pop("score", None)
-        # the box comes last: a tag or a feature of the same name is not it
+        # the box comes last, so that no tag or feature of the same name replaces it
         box = dict(zip(BOX_COLUMNS, (start, low, end, high), strict=True))
         return {**said, **numbers, **texts, "recording": name, **box, "label": label}
 

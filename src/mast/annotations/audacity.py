@@ -3,8 +3,8 @@
 One file per recording. Audacity leaves out the second line for labels made without spectral selection and
 writes −1 for a limit that is not set: an open lower limit is 0 Hz, an open upper limit the Nyquist
 frequency of the recording, whose sample rate must then be known. A label file says that its recording was
-listened to, an empty file that nothing is there. Labels are all that Audacity can hold beside the box: where a box
-has a score and no label, the label is ``score 0.83``, and is read as none.
+listened to, an empty file that nothing is there. Labels are all that Audacity can hold besides the box: where a
+box has a score and no label, the label is ``score 0.83``, which is read as no label.
 """
 
 from __future__ import annotations
@@ -121,5 +121,5 @@ def _labels(events: pd.DataFrame | None) -> str:
 
 
 def _score_text(score: float) -> str:
-    """What stands where a box has no label."""
+    """The text to write where a box has no label."""
     return f"score {score:.2f}" if 0 <= score <= 1 else ""

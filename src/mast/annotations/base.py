@@ -138,10 +138,10 @@ class AnnotationSet:
         return self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
 
     def clipped_to_nyquist(self) -> AnnotationSet:
-        """The same with boxes cut to half the sample rate, where that is known: there is no sound above it.
+        """A copy with boxes cut to half the sample rate, where that is known: there is no sound above it.
 
-        Events that reach above it are cut to it; events that lie wholly above it are left out. A recording that has
-        only such events is not heard and empty: what was heard there cannot be seen, so its spans are left out, too.
+        Events that reach above it are cut to it; events that lie wholly above it are left out. A recording with nothing
+        but such events does not count as empty: what was heard there cannot be seen, so its spans are left out, too.
 
         >>> import pandas as pd
         >>> from mast.annotations import AnnotationSet
@@ -209,7 +209,7 @@ class AnnotationSet:
         return int((self.events["start_s"] > lasts).sum())
 
     def with_recordings(self, recordings: pd.DataFrame) -> AnnotationSet:
-        """The same set knowing more about its recordings; ``recordings`` wins where both say something.
+        """A copy that knows more about its recordings; ``recordings`` wins where both say something.
 
         >>> import pandas as pd
         >>> from mast.annotations import AnnotationSet
@@ -229,12 +229,12 @@ class AnnotationSet:
 
 
 def spans_as_boxes(spans: pd.DataFrame) -> pd.DataFrame:
-    """Reviewed spans as boxes without height, for :func:`check_events`; an open end is the start."""
+    """Reviewed spans as boxes without height, for :func:`check_events`; an open end becomes the start."""
     return spans.assign(end_s=spans["end_s"].fillna(spans["start_s"]), low_hz=0.0, high_hz=0.0)
 
 
 def check_set(annotations: AnnotationSet, source: Path) -> None:
-    """Refuse what no annotation file can mean, whatever its format; readers that know the line refuse earlier."""
+    """Refuse what makes no sense in any format; readers that know the line refuse earlier."""
     _check_recordings(annotations.recordings, source)
     check_events(annotations.events, lambda row: f"{source}, event {row + 1}")
     check_events(spans_as_boxes(annotations.reviewed), lambda row: f"{source}, reviewed span {row + 1}")
@@ -251,7 +251,7 @@ def check_set(annotations: AnnotationSet, source: Path) -> None:
 
 
 def _check_recordings(recordings: pd.DataFrame, source: Path) -> None:
-    """Refuse a duration or a sample rate that no recording has; what the caller knows has replaced it before."""
+    """Refuse a duration or a sample rate that no recording has; what the caller knows has already replaced it."""
     for column, low, high, expected in (
         ("duration_s", 0.0, MAX_DURATION_S, "seconds, less than a year"),
         ("sample_rate", 1.0, 2 * MAX_HZ, "samples a second"),
@@ -281,7 +281,7 @@ def whole_spans(names: list[str], durations: dict[str, float]) -> pd.DataFrame:
 def required_extents(
     annotations: AnnotationSet, names: list[str], format_name: str
 ) -> dict[str, tuple[float, float]]:
-    """Recording → (duration in s, Nyquist frequency in Hz), for formats that cannot be written without."""
+    """Recording → (duration in s, Nyquist frequency in Hz), for formats that need both."""
     durations, nyquists = annotations.durations(), annotations.nyquists()
     for name in names:
         missing = [w for w, d in (("duration", durations), ("sample rate", nyquists)) if name not in d]
@@ -295,7 +295,7 @@ def required_extents(
 def fill_upper_limits(
     highs: FloatArray, names: Sequence[str], nyquists: dict[str, float], where: Callable[[int], str]
 ) -> FloatArray:
-    """Upper limits, the Nyquist frequency where the file leaves one open (NaN); ``where`` names a row."""
+    """Upper limits, with the Nyquist frequency where the file leaves one open (NaN); ``where`` names a row."""
     filled = highs.copy()
     for row in np.flatnonzero(np.isnan(highs)).tolist():
         if names[row] not in nyquists:
@@ -315,8 +315,8 @@ class Format:
     """One annotation format: how to read it, how to write it, what it can hold.
 
     ``read(path, recordings)`` gets what the caller knows about the recordings; ``write(annotations, path)``
-    gets frequencies already clipped. ``event_columns`` and ``recording_columns`` are what survives beside the
-    box in a single file; ``"*"`` stands for every further column.
+    gets frequencies already clipped. ``event_columns`` and ``recording_columns`` are what survives besides the
+    box in a single file; ``"*"`` stands for every other column.
     """
 
     read: Callable[[Path, pd.DataFrame], AnnotationSet]
@@ -333,7 +333,7 @@ class Format:
         return self.folder and (path.is_dir() or not path.suffix or not self.suffix)
 
     def lost(self, annotations: AnnotationSet, path: Path) -> list[str]:
-        """What of ``annotations`` has no place in this format at ``path``, in words."""
+        """What this format at ``path`` cannot store of ``annotations``, in words."""
         held = ALL if self.is_folder(path) else self.recording_columns
         return [
             *_lost_columns(annotations.events, self.event_columns, "events' "),
@@ -366,7 +366,7 @@ def _lost_columns(table: pd.DataFrame, held: frozenset[str], whose: str) -> list
 
 
 def informative_columns(events: pd.DataFrame) -> list[str]:
-    """Optional columns of an event table that say something in at least one row, and all other columns."""
+    """Optional columns of an event table that are filled in at least one row, and all other columns."""
     return [
         c
         for c in events.columns

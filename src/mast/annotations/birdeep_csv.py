@@ -4,7 +4,7 @@ Times in seconds within the recording, frequencies in Hz, −1 where Audacity ha
 limit is 0 Hz, an open upper limit the Nyquist frequency, which must then be known. ``recorder`` is the
 site, ``date`` and ``time`` the start of the recording. A row whose specie is `No audio` says that somebody
 listened and nothing is there; every recording in the table was listened to. ``bbox`` (a box in the
-dataset's own picture) follows from the other columns: it is not read and left blank when writing;
+dataset's own picture) follows from the other columns: it is not read, and left blank when writing;
 ``annotator`` is kept.
 """
 

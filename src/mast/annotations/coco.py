@@ -1,13 +1,13 @@
 """COCO JSON: each recording a picture of its spectrogram, each event a box in pixels.
 
-The picture we describe has 100 columns a second and 512 rows from 0 Hz (bottom) to the Nyquist frequency
-(top), linear in both: our choice, so that pixel boxes mean something; nothing is drawn. Beside the standard
+The picture we describe has 100 columns per second and 512 rows from 0 Hz (bottom) to the Nyquist frequency
+(top), linear in both: our choice, so that pixel boxes mean something; nothing is drawn. Besides the standard
 fields an image carries ``extent`` (``[seconds, low_hz, high_hz]`` of the picture), ``reviewed`` (list of
 ``[start_s, end_s]``, null for the end of the recording) and what is known about the recording; an annotation
 carries ``box`` (``[start_s, low_hz, end_s, high_hz]``, exact) and all event columns. Where ``bbox`` was
 changed by another tool so that it differs from ``box``, ``bbox`` counts.
 
-From elsewhere: images without ``extent`` are taken to span their whole recording and 0 Hz to Nyquist, so
+In files from elsewhere, images without ``extent`` are taken to span their whole recording and 0 Hz to Nyquist, so
 duration and sample rate must be known; images without ``reviewed`` were listened to.
 
 """
@@ -112,7 +112,7 @@ def _event(
         box[1] = max(box[1], 0.0) if box[1] > -1e-6 * per_y else box[1]
     further = {k: v for k, v in annotation.items() if k not in _ANNOTATION}
     (score,) = [1.0] if further.get("score") is None else _numbers([further["score"]], 1, where, "score")
-    # the box comes last: a further field of the same name is not it
+    # the box comes last, so that no other field of the same name replaces it
     row = {"recording": picture.recording, **dict(zip(BOX_COLUMNS, box, strict=True))}
     return {**further, "score": score, **row, "label": labels.get(category, "")}
 
@@ -159,7 +159,7 @@ def _by_id(items: list[dict[str, object]], where: str) -> dict[object, dict[str,
 
 
 def _numbers(values: object, count: int, where: str, what: str) -> list[float]:
-    """That many finite numbers, as JSON has them."""
+    """``count`` finite numbers from JSON."""
     try:
         if isinstance(values, list) and len(values) == count:
             numbers = [
@@ -226,7 +226,7 @@ def _pixels(box: list[float], rows_per_hz: float) -> dict[str, object]:
 
 
 def _informative(facts: dict[object, object]) -> dict[str, object]:
-    """Facts worth a field: no blanks, no NaN, no certain score."""
+    """Facts worth a field: no blanks, no NaN, no score of 1."""
     return {
         str(k): v
         for k, v in facts.items()

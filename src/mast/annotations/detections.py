@@ -3,7 +3,7 @@
 ``run.json`` says how the detections were made: which model, which threshold, which band, from which recordings. Every
 recording that is done has a *mark*, ``recordings/NAME.parquet``: its events, and facts about it in the header. A
 recording that failed has ``recordings/NAME.failed.json`` instead. A name that no file can have, or that would get in
-the way of another mark, is replaced by its hash; the mark says inside which recording it belongs to.
+the way of another mark, is replaced by its hash; the mark itself says which recording it belongs to.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class DetectionRun:
         threshold: minimum score of an event in the tables; ``None`` where unknown.
         band_hz: lower and upper edge of the band that was searched; ``None`` where an older version wrote the file.
         inputs: files, folders and URIs that were given, as full paths.
-        options: those of the last command; of an older version's file, those that it holds.
-        made_with: all that changes what is found, as it was when the folder was started.
-        operating_point: for a threshold that stands for a precision: the target, and what validation reached.
+        options: those of the last command; for an older version's file, those that it holds.
+        made_with: everything that affects what is found, as it was when the folder was started.
+        operating_point: where the threshold was chosen for a precision: the target, and what validation reached.
     """
 
     root: str
@@ -75,7 +75,7 @@ def model_id(weights_sha256: str) -> str:
 
 
 def read_run(folder: str | Path) -> DetectionRun | None:
-    """What ``run.json`` says; ``None`` where a folder has none, so that it is not one of `mast detect`.
+    """What ``run.json`` says; ``None`` where a folder has none, so that it is not from `mast detect`.
 
     Raises:
         ConfigError: the file is damaged, or somebody else's.
@@ -103,7 +103,7 @@ def find_run(predictions: str | Path) -> DetectionRun | None:
         return read_run(path)
     try:
         return read_run(path.parent) if path.stem == TABLE else None
-    except ConfigError:  # a table of that name beside the file of another program
+    except ConfigError:  # a table of that name next to the file of another program
         return None
 
 
@@ -139,7 +139,7 @@ def _parse_options(
     threshold: float | None,
     band_hz: tuple[float, float] | None,
 ) -> DetectOptions:
-    """The options of a run; older versions did not write them, but most can be told from the rest."""
+    """The options of a run; older versions did not write them, but most can be inferred from the rest."""
     if "options" in content:
         return DetectOptions.model_validate(content["options"])
     point = content.get("operating_point")
@@ -171,7 +171,7 @@ def write_run(folder: Path, run: DetectionRun) -> None:
 
 
 def found_batches(folder: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The table of detections, some events in memory at a time; a recording's follow each other.
+    """The table of detections in batches; the events of one recording follow each other.
 
     Raises:
         AnnotationError: it cannot be read.
@@ -195,7 +195,7 @@ def mark_path(folder: Path, recording: str, ending: str) -> Path:
         and all(len(part) <= _LONGEST_NAME for part in raw.split(b"/"))
         # a folder where a file may have to be
         and not any(part.lower().endswith((DONE, FAILED)) for part in above)
-        and not last.startswith(".")  # as what is being written
+        and not last.startswith(".")  # like files that are being written
     )
     name = recording if usual else hashlib.sha256(raw).hexdigest()
     return folder / MARKS / f"{name}{ending}"
@@ -205,7 +205,7 @@ def marks(folder: Path, ending: str) -> Iterator[tuple[str, Path]]:
     """Recordings that have a mark with this ending, and the marks.
 
     Raises:
-        OSError: some of the folder cannot be listed: a table made from the rest would lack recordings.
+        OSError: part of the folder cannot be listed, so a table would be incomplete.
     """
 
     def reraise(error: OSError) -> None:
@@ -225,7 +225,7 @@ def marks(folder: Path, ending: str) -> Iterator[tuple[str, Path]]:
 
 
 def failure_facts(mark: Path) -> dict[str, Any] | None:
-    """``recording`` and ``reason`` of one that failed; ``None`` where another process has just read it after all."""
+    """``recording`` and ``reason`` of a failure; ``None`` where another process has just searched it after all."""
     try:
         facts = json.loads(mark.read_text(encoding="utf-8"))
         return facts if {"recording", "reason"} <= set(facts) else None

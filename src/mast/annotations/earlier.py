@@ -1,4 +1,4 @@
-"""A table that is written again: where the old one says what the new one does not, it is kept beside it."""
+"""A table that is written again: where the old one says what the new one does not, it is kept under another name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def keep_earlier(path: Path, new: AnnotationSet, *, heard_since: bool = False) -
     Args:
         path: the file.
         new: what will be written.
-        heard_since: where ``new`` says that more was listened to, somebody has listened to it.
+        heard_since: whether somebody has listened to more, so that ``new`` may say so.
 
     Returns:
         The copy (``boxes.earlier.csv``) and why it was made; None where nothing would be lost.
@@ -69,7 +69,7 @@ def _describe_loss(path: Path, new: AnnotationSet, heard_since: bool) -> str:
 
 
 def _heard_spans(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, list[TimeSpan]]:
-    """Recording → what was listened to, as far as the recording goes where ``known`` tells its duration."""
+    """Recording → what was listened to, up to the recording's end where ``known`` has its duration."""
     spans = annotations.reviewed
     lasts = spans["recording"].map(known.durations()).astype("float64").fillna(np.inf)
     ends = np.minimum(spans["end_s"].fillna(np.inf), lasts)

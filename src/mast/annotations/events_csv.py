@@ -1,8 +1,8 @@
 """Our own table: ``file,start_s,end_s,low_hz,high_hz,label`` and whatever else is known, CSV or Parquet.
 
 A CSV may also be in the full event schema (``recording`` instead of ``file``). A folder is a dataset:
-`boxes.csv` (or `boxes.parquet`), and beside it `recordings.csv` and `reviewed.csv` where they exist; or what
-`mast detect` left: `detections.parquet` (or `detections.csv`).
+`boxes.csv` (or `boxes.parquet`), with `recordings.csv` and `reviewed.csv` next to it where they exist; or what
+`mast detect` wrote: `detections.parquet` (or `detections.csv`).
 The table itself says nothing about what was listened to; in a dataset without `reviewed.csv` that is
 every recording listed in `recordings.csv`, or those whose column ``reviewed`` says so.
 
@@ -58,12 +58,12 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
 
 
 def table_in(folder: Path) -> Path | None:
-    """The table of a dataset folder, or of the folder that `mast detect` left."""
+    """The table of a dataset folder, or of the folder that `mast detect` wrote."""
     return next((folder / name for name in TABLES if (folder / name).is_file()), None)
 
 
 def _with_known_names(table: pd.DataFrame, known: list[str]) -> pd.DataFrame:
-    """The table under the names by which recordings are known; others stay as they are written."""
+    """The table with recordings under the names that are known; others stay as written."""
     names, every = RecordingNames(known), set(known)
     meant = {str(name): names.of_path(str(name)) for name in table["recording"].unique()}
     own = {name: found for name, found in meant.items() if found in every}
@@ -97,7 +97,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _mixed_columns_as_text(events: pd.DataFrame) -> pd.DataFrame:
-    """Other columns that hold words and numbers (of several tables, of JSON) as text: Parquet has no other way."""
+    """Columns that mix words and numbers (from several tables, from JSON) as text, since Parquet cannot mix them."""
     mixed = [
         column
         for column in events.columns
@@ -107,7 +107,7 @@ def _mixed_columns_as_text(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:
-    """Write a table (`.csv`, `.parquet`), or a folder with `boxes.csv` and what belongs beside it."""
+    """Write a table (`.csv`, `.parquet`), or a folder with `boxes.csv` and the files that belong with it."""
     file, heard = path, []
     if not path.suffix or path.is_dir():
         path.mkdir(parents=True, exist_ok=True)

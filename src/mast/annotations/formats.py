@@ -1,4 +1,4 @@
-"""The formats by name, and reading and writing without knowing which."""
+"""The formats by name; reading and writing in any of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FORMATS: dict[str, Format] = {
 }
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
 _SAVE_AS_TEXT = "is a spreadsheet; save it as text (*.txt, tab-delimited) or CSV"
-_TABLES = ("kaleidoscope", "birdeep")  # one table, which mast detect leaves in a folder of its own
+_TABLES = ("kaleidoscope", "birdeep")  # one table, which mast detect writes into a folder of its own
 _KNOWN = f"{', '.join(FORMATS)} (mast convert --from sets it)"  # for messages
 
 
@@ -88,8 +88,8 @@ def read_annotations(
 def write_annotations(annotations: AnnotationSet, path: Path | str, format: str) -> None:
     """Write annotations, each file whole or not at all.
 
-    Frequencies below 0 Hz are cut there, and those above Nyquist to it where the sample rate is known. `raven`,
-    `audacity` and `yolo` write a folder with one file per recording; see the package for what each format can hold.
+    Boxes are cut at 0 Hz, and at the Nyquist frequency where the sample rate is known. `raven`, `audacity` and `yolo`
+    write a folder with one file per recording; see the package for what each format can hold.
 
     >>> from pathlib import Path
     >>> from mast.annotations import read_annotations, write_annotations

@@ -4,7 +4,7 @@ The recording is FOLDER/IN FILE; INDIR is the machine's own folder above it. Fre
 label is MANUAL ID where a person gave one, else the program's own match. A blank Fmin is 0 Hz, a blank Fmax
 the Nyquist frequency of the recording, whose sample rate must then be known. A row with MANUAL ID `Noise`
 or `NoID` and no frequencies is a span that was listened to and holds nothing; other spans listened to are
-in the `reviewed.csv` beside the table, because checking what a program found is not listening to the whole.
+in the `reviewed.csv` next to the table, because checking what a program found is not listening to the whole.
 Columns Kaleidoscope or its user added are kept.
 """
 

@@ -1,9 +1,9 @@
 """Raven selection tables: tab-separated, one per recording in a folder, or one table for many recordings.
 
 Read: any column order; `Low Freq (Hz)` or `Low Frequency (Hz)`; the recording from `Begin Path`, `Begin
-File` or the table's name; `File Offset (s)` where present is the start within the recording (`Begin Time
-(s)` counts through the whole list of files Raven had open), otherwise `Begin Time (s)` is; also where both
-agree but for some rows, in which `Begin Time (s)` was changed. A selection that
+File` or the table's name. The start within the recording is `File Offset (s)` where present (`Begin Time
+(s)` counts through the whole list of files Raven had open), otherwise `Begin Time (s)`; the latter also
+where both agree except in some rows, in which `Begin Time (s)` was changed. A selection that
 appears once per view (spectrogram, waveform) is one event. Its label is from the first label column that is
 filled in its row. Columns Raven or its user added are kept. A table says that its recording was listened to,
 a table with only a header that nothing is there. BirdNET's own table of results is read as well: it has no
@@ -47,7 +47,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "end_s": ("End Time (s)",),
     "low_hz": ("Low Freq (Hz)", "Low Frequency (Hz)"),
     "high_hz": ("High Freq (Hz)", "High Frequency (Hz)"),
-    # Raven has no column for a label, people add one under these names
+    # Raven has no column for a label; people add one under these names
     "label": (
         "Annotation",
         "Annotations",
@@ -66,8 +66,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "model": ("Model",),
 }
 _BOX = ("start_s", "end_s", "low_hz", "high_hz")
-BIRDNET = {"Start (s)": "Begin Time (s)", "End (s)": "End Time (s)"}  # columns of its results, Raven's names
-_ROUNDING_S = 0.001  # between Begin Time and File Offset, which Raven may write with other digits
+BIRDNET = {"Start (s)": "Begin Time (s)", "End (s)": "End Time (s)"}  # BirdNET's columns → Raven's
+_ROUNDING_S = 0.001  # between Begin Time and File Offset, which Raven may round differently
 TABLE_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)  # as Raven and BirdNET call them
 _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End Path", "File Offset (s)")
 
@@ -81,7 +81,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         raise AnnotationError(f"{path}: no selection tables (*.txt) in this folder")
     reviewed = read_reviewed(path)
     names = RecordingNames(known.names())
-    # a header-only table has only its own name to go by; spans beside it may know the full one
+    # a header-only table has only its own name to go by; reviewed spans may have the full one
     own_names = names if reviewed is None else RecordingNames([*known.names(), *reviewed["recording"]])
     nyquists = known.nyquists()
     parts, heard = [], []
@@ -141,7 +141,7 @@ def _from_birdnet(table: Table) -> Table:
 
 
 def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, float]) -> pd.DataFrame:
-    """Events of one table; ``own`` is the recording that the table's name means."""
+    """Events of one table; ``own`` is the recording that the table is named after."""
     columns = table.require({c: COLUMNS[c] for c in _BOX})
     table = _keep_one_view(table, columns)
     recording = _recordings(table, own, names)
@@ -174,7 +174,7 @@ def _labels(table: Table) -> tuple[list[str], list[str]]:
 
 
 def _unlabelled_warning(events: pd.DataFrame) -> str:
-    """Which columns with words were not taken for labels, where no event has one; empty where none could be."""
+    """Where no event has a label: which columns with words were not taken for labels; empty where there are none."""
     if events["label"].str.strip().any():
         return ""
     words = [
@@ -228,7 +228,7 @@ def _recordings(table: Table, own: str, names: RecordingNames) -> list[str]:
 
 
 def _begin_files(table: Table) -> list[tuple[str, str]]:
-    """Path, or else name, of the recording of each row; both blank where the table does not say it."""
+    """Path, or else name, of the recording of each row; both blank where the table does not say."""
     path, file = table.find("Begin Path"), table.find("Begin File")
     paths = table.texts(path) if path else [""] * len(table)
     files = table.texts(file) if file else [""] * len(table)
@@ -255,10 +255,10 @@ def _times_in_recording(
 
 
 def _counts_from_zero(excess: NDArray[np.float64]) -> bool:
-    """Whether Begin Time counts within a table's only recording; ``excess`` is what it is more than File Offset.
+    """Whether Begin Time counts within a table's only recording; ``excess`` is Begin Time minus File Offset.
 
-    Where files come before the recording, it is more by the same in every row. Several rows that are more by the same
-    while others are not may be of another file of that name.
+    Where other files come before the recording, the excess is the same in every row. Several rows with the same excess,
+    while others have none, may belong to another file of that name.
     """
     apart = excess[np.abs(excess) > _ROUNDING_S]
     another = len(apart) > 1 and apart.min() > 0 and np.ptp(apart) <= _ROUNDING_S
@@ -268,7 +268,7 @@ def _counts_from_zero(excess: NDArray[np.float64]) -> bool:
 def _warn_of_changed_times(
     excess: NDArray[np.float64], begin_files: list[tuple[str, str]], table: Table
 ) -> None:
-    """Say where Begin Time is more than File Offset by another time than in other rows of the same recording."""
+    """Warn where Begin Time exceeds File Offset by a different time than in other rows of the same recording."""
     files = pd.Series([path or file for path, file in begin_files])
     usual = files.map(pd.Series(excess).groupby(files).quantile(interpolation="lower")).to_numpy(float)
     changed = np.flatnonzero((np.abs(excess - usual) > _ROUNDING_S) | (excess < -_ROUNDING_S))

@@ -24,11 +24,11 @@ _LONGEST_NAME = 180  # bytes; file systems allow 255, and formats append theirs
 
 
 def label_keys(recordings: Iterable[str]) -> dict[str, str]:
-    """Recording → relative path, without ending, that its own annotation file has.
+    """Recording → relative path, without ending, of its own annotation file.
 
     The audio ending is left out, except where two recordings differ only in it. Paths never climb out
-    of the folder they are written to, no name is too long for a file system, and no folder is called as another
-    recording's file could be.
+    of the folder they are written to, no name is too long for a file system, and no folder has a name that
+    another recording's file could have.
 
     >>> label_keys(["site/a.wav", "b.wav", "b.flac", "../c.wav"])
     {'site/a.wav': 'site/a', 'b.wav': 'b.wav', 'b.flac': 'b.flac', '../c.wav': 'c'}
@@ -88,9 +88,9 @@ class RecordingNames:
     def of_path(self, text: str) -> str:
         """The recording at ``text``, which may be absolute, from Windows, or only a file name.
 
-        The known recording whose path ends ``text``, or that ``text`` ends, wins; then one that differs
+        The known recording whose path is the end of ``text``, or ends in ``text``, wins; then one that differs
         only in case or audio ending (a set resampled to FLAC); for an absolute path, which is from somebody's
-        machine, then one of the same file name. Where none is known, a relative path stays as it is and
+        machine, then one with the same file name. Where none is known, a relative path stays as it is and
         an absolute one is cut to its file name.
         """
         if text in self._exact:
@@ -114,8 +114,8 @@ class RecordingNames:
     def of_table(self, path: str, file: str, table: Path) -> str:
         """The recording that a table names by its path, or else by its file name alone.
 
-        A file name alone means, of several recordings that have it, the one in a folder of the table's name:
-        ``tables/SiteA/x.txt`` means ``SiteA/20240514_053000.WAV``. So does a path that leads nowhere.
+        Where several recordings have that file name, the one in a folder called like the table's folder is meant:
+        for ``tables/SiteA/x.txt``, ``SiteA/20240514_053000.WAV``. The same holds for a path that leads nowhere.
         """
         found = self.of_path(path or file)
         if re.search(r"[/\\]", found) or (path and found in self._exact):
@@ -123,7 +123,7 @@ class RecordingNames:
         return self.of_path(f"{table.parent.absolute().as_posix()}/{found}")
 
     def all_of(self, text: str) -> list[str]:
-        """Every known recording whose path ends in ``text``, whatever the case and the audio ending of both."""
+        """Every known recording whose path ends in ``text``, ignoring the case and the audio ending of both."""
         return self._every_tail_stem.get(_stem(text), [])
 
     @cached_property

@@ -16,11 +16,11 @@ from mast.features.strongest import strongest_parts
 from mast.grid import FrontEnd
 from mast.habit import Habit
 
-SAME_PART = 0.5  # IoU: two boxes cut down to one part of one call are one; as the NMS within a window
+SAME_PART = 0.5  # IoU: two boxes cut down to one part of one call are one; as in NMS within a window
 
 
 class Redrawn(NamedTuple):
-    """Boxes as a habit draws them, and which of those given each one has its score from."""
+    """Boxes as a habit draws them, and which of the given boxes each takes its score from."""
 
     boxes: FloatArray  # (M, 4) rows start_s, low_hz, end_s, high_hz
     rows: IntArray  # (M,)
@@ -42,7 +42,7 @@ def redraw(
         scores: (N,).
         habit: how.
         path: the recording; read around the boxes where its sound is needed.
-        front_end: that the boxes were found with.
+        front_end: the one that the boxes were found with.
         threshold: minimum score of boxes that are joined; those below stay single, as nobody will see them.
 
     Raises:
@@ -68,12 +68,12 @@ def redraw_events(
     *,
     threshold: float = 0.0,
 ) -> pd.DataFrame:
-    """Events of several recordings as a habit draws them; all but the box is that of the best-scored one.
+    """Events of several recordings as a habit draws them; all but the box is taken from the best-scored one.
 
     Args:
         events: in the event schema.
         habit: how.
-        front_end: that they were found with.
+        front_end: the one that they were found with.
         path_of: where a recording lies.
         threshold: as in :func:`redraw`.
     """

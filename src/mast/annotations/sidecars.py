@@ -1,6 +1,6 @@
-"""`recordings.csv` and `reviewed.csv`: what a dataset folder says beside its boxes.
+"""`recordings.csv` and `reviewed.csv`: what a dataset folder says besides its boxes.
 
-The same two small tables stand beside annotations in any format that cannot store a fact itself:
+The same two small tables accompany annotations in any format that cannot store a fact itself:
 `recordings.csv` (``file`` and whatever is known about it) in a folder of label files, `reviewed.csv`
 (``file, start_s, end_s``; a blank end is the end of the recording) wherever the spans listened to differ
 from what the format says by itself.
@@ -78,8 +78,8 @@ def _span_set(table: pd.DataFrame) -> set[tuple[str, float, float]]:
 def listed_as_reviewed(recordings: pd.DataFrame) -> list[str]:
     """Recordings that a dataset's `recordings.csv` says were listened to.
 
-    Those its column ``reviewed`` says (true, yes, 1), or all where there is no such column: a recording that
-    is listed beside `boxes.csv` and has no box was heard and holds nothing.
+    Those marked in its column ``reviewed`` (true, yes, 1), or all where there is no such column: a recording that
+    is listed next to `boxes.csv` and has no box was heard and holds nothing.
     """
     if "reviewed" not in recordings:
         return list(recordings["recording"])
@@ -87,7 +87,7 @@ def listed_as_reviewed(recordings: pd.DataFrame) -> list[str]:
 
 
 def flag_texts(column: pd.Series[Any]) -> pd.Series[str]:
-    """A column of yes and no, as people and programs write them, to compare with :data:`YES` and :data:`NO`."""
+    """A column of yes and no, as people and programs write it, to compare with :data:`YES` and :data:`NO`."""
     return column.fillna("").astype(str).str.strip().str.lower().str.removesuffix(".0")
 
 
@@ -122,7 +122,7 @@ def write_recordings(annotations: AnnotationSet, path: Path) -> None:
 
 
 def write_folder(annotations: AnnotationSet, path: Path, ending: str, text_of: Callable[[str], str]) -> None:
-    """A text for each recording that is annotated, in files of their names, and the two tables beside them."""
+    """Write a text file for each annotated recording, under its name, and the two tables next to them."""
     path.mkdir(parents=True, exist_ok=True)
     names, keys = annotations.annotated(), label_keys(annotations.names())
     for name in names:
@@ -132,7 +132,7 @@ def write_folder(annotations: AnnotationSet, path: Path, ending: str, text_of: C
 
 
 def known_recordings(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
-    """What the caller and, of a folder, its own `recordings.csv` know about the recordings, without events."""
+    """What the caller knows about the recordings, and a folder's own `recordings.csv`; without events."""
     file = path / "recordings.csv"
     found = AnnotationSet(recordings=read_recordings(file)) if file.is_file() else AnnotationSet()
     return found.with_recordings(recordings)

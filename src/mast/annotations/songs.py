@@ -16,7 +16,7 @@ def join_events(events: pd.DataFrame, gap_s: float) -> pd.DataFrame:
     """One event for each song.
 
     Two events of one recording and label belong to one song where at most ``gap_s`` seconds lie between them and the
-    overlap of their bands is at least a quarter of both together; what belongs to the same event belongs together.
+    overlap of their bands is at least a quarter of both together; two that belong with a third belong together.
 
     Args:
         events: in the event schema, in any order.

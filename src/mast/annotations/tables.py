@@ -23,9 +23,9 @@ from mast.events import EVENT_COLUMNS, check_events
 from mast.files import write_atomic
 
 Where = Callable[[int], str]  # a row's place in words, for error messages
-_EXACT = Context(prec=400)  # digits enough for the sum of any two float64 a recording can have
+_EXACT = Context(prec=400)  # enough digits for the sum of any two float64 a recording can have
 
-csv.field_size_limit(2**30)  # a label or a note may be long; the default limit is an error without a place
+csv.field_size_limit(2**30)  # a label or a note may be long, and the error at the default limit names no line
 
 
 def read_text(path: Path) -> str:
@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
         if raw.startswith(mark):
             return _decode(raw, encoding, path)
     zeros = raw[:200].count(0)
-    if zeros > len(raw[:200]) / 4:  # ASCII in UTF-16 is every other byte zero
+    if zeros > len(raw[:200]) / 4:  # in UTF-16, every other byte of ASCII is zero
         return _decode(raw, "utf-16-le" if raw[1:2] == b"\x00" else "utf-16-be", path)
     try:
         return raw.decode("utf-8")
@@ -64,7 +64,7 @@ def _decode(raw: bytes, encoding: str, path: Path) -> str:
 
 
 def read_json(path: Path) -> object:
-    """What a JSON file holds; whatever is wrong with it is one sentence."""
+    """What a JSON file holds; whatever is wrong with it is reported in one sentence."""
     text = read_text(path)
     try:
         content = json.loads(text)
@@ -103,7 +103,7 @@ class Table:
         return len(self.rows)
 
     def find(self, *names: str) -> str | None:
-        """The first of ``names`` that is a column, whatever its case and spacing."""
+        """The first of ``names`` that is a column, ignoring case and spacing."""
         have = {_normalised(column): column for column in reversed(self.header)}
         return next((have[_normalised(name)] for name in names if _normalised(name) in have), None)
 
@@ -151,7 +151,7 @@ class Table:
     def extra_columns(
         self, used: Iterable[str]
     ) -> dict[str, pd.Series[str] | pd.Series[float] | pd.Series[int]]:
-        """Columns that no one asked for, numbers where the whole column holds numbers without loss."""
+        """All columns but those used, as numbers where the whole column can be converted without loss."""
         skip = set(used)
         return {c: typed_column(self.texts(c)) for c in dict.fromkeys(self.header) if c and c not in skip}
 
@@ -163,7 +163,7 @@ def with_extra_columns(
 
     Args:
         boxes: columns of the event schema that are known.
-        table: a row each.
+        table: one row per box.
         column_of: the table's name for another column of the schema; None where it has none.
         used: columns of the table that say nothing more.
     """
@@ -191,7 +191,7 @@ def parse_numbers(
     blank_is_nan: bool = False,
     found: Sequence[str] | None = None,
 ) -> NDArray[np.float64]:
-    """Text as finite float64 (N,); the error names ``where(row)`` and the column, and quotes ``found``, the file's."""
+    """Text as finite float64 (N,); the error names ``where(row)`` and the column, and quotes ``found``."""
     try:
         values = np.array([float(t) if t else math.nan for t in texts], dtype=np.float64)
         if not (
@@ -227,7 +227,7 @@ def _parse_number(text: str, found: str, where: str, blank_is_nan: bool) -> floa
 
 
 def _number_hint(found: str) -> str:
-    """How to write what is a number to some people."""
+    """A hint on how to write a number that has a comma."""
     if re.fullmatch(r"-?\d{1,3}(\.\d{3})+,\d+", found):
         return f" (write {found.replace('.', '')})"
     if re.fullmatch(r"-?[\d.]*,\d+", found):
@@ -259,7 +259,7 @@ def delimiter_of(header: str) -> str:
 
 
 def first_fields(path: Path) -> list[str]:
-    """The fields of the first line that is not blank, mostly a header; none of an empty file."""
+    """The fields of the first line that is not blank, mostly a header; none for an empty file."""
     first = next((line for line in read_text(path).splitlines() if line.strip()), "")
     return [field.strip().strip('"') for field in first.split(delimiter_of(first))] if first else []
 

@@ -2,12 +2,12 @@
 score.
 
 The picture is the whole recording from 0 Hz (bottom) to its Nyquist frequency (top), linear in both, and
-the numbers are fractions of it. Three small files make it readable again: `classes.txt` (one label a line),
+the numbers are fractions of it. Three small files make it readable again: `classes.txt` (one label per line),
 `recordings.csv`, and `pictures.csv` (``file, seconds, low_hz, high_hz``: the extent the fractions refer to,
 which reaches beyond the recording's stated duration where an event does). Numbers have as many digits as
 are needed to get the same seconds and Hz back.
 
-From elsewhere: without `pictures.csv` a picture is the whole recording from 0 Hz to Nyquist, so duration and
+In folders from elsewhere, without `pictures.csv` a picture is the whole recording from 0 Hz to Nyquist, so duration and
 sample rate must be known; without `classes.txt` labels are the class numbers. A label file says that
 its recording was listened to, an empty file that nothing is there.
 
@@ -44,7 +44,7 @@ class _Extent(NamedTuple):
 
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
-    """Read every `.txt` file below a folder, or a single label file with `classes.txt` beside it."""
+    """Read every `.txt` file below a folder, or a single label file with `classes.txt` next to it."""
     folder = path if path.is_dir() else path.parent
     known = known_recordings(folder, recordings)
     files = sorted(f for f in path.rglob("*.txt") if f.name not in _BESIDE) if path.is_dir() else [path]
@@ -107,7 +107,7 @@ def _read_labels(
 
 
 def _limits(centre: Decimal, size: Decimal, low: float, high: float) -> tuple[float, float]:
-    """Both ends of a side in s or Hz; what rounding put a hair below the picture's edge is on the edge."""
+    """Both ends of a side in s or Hz; what rounding put just below the picture's edge is moved onto it."""
     span = _PRECISE.subtract(Decimal(repr(high)), Decimal(repr(low)))
     ends = []
     for sign in (-1, 1):
