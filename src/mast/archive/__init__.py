@@ -1,1 +1,1 @@
-"""Archives of any size: recordings anywhere, searched by processes of this machine or by a cluster."""
+"""Archives of any size: recordings anywhere, searched by processes on this machine or by a cluster."""

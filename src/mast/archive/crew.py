@@ -1,8 +1,8 @@
-"""A crew of workers that search an archive together: how they are led, whatever they are made of.
+"""A crew of workers that search an archive together: how they are led, whatever their kind.
 
-:class:`Crew` is what a kind of workers has to offer; :mod:`mast.archive.processes` and :mod:`mast.archive.ray_crew` are
-the two kinds. :class:`CrewEngine` hires, hands out work, replaces the dead and gives up on recordings that kill
-workers.
+:class:`Crew` is what each kind of worker has to offer; :mod:`mast.archive.processes` and :mod:`mast.archive.ray_crew`
+are the two kinds. :class:`CrewEngine` hires workers, hands out work, replaces dead workers and gives up on recordings
+that kill them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Crew(Protocol):
         """Let a ready worker search some recordings."""
 
     def wait(self) -> list[Message]:
-        """What workers have to say, as soon as one has something."""
+        """Messages from workers, as soon as there is one."""
 
     def close(self) -> None:
         """End all workers."""
@@ -79,7 +79,7 @@ class Engine(Protocol):
     def search(
         self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
     ) -> Iterator[Searched]:
-        """What became of each recording, in any order; ``progress`` is told seconds of sound as they are done."""
+        """The outcome of each recording, in any order; ``progress`` gets the seconds of sound as they are done."""
 
 
 class OneProcess:

@@ -1,7 +1,7 @@
 """Recordings wherever they are stored: on a disk, on a network drive, in object storage.
 
 A recording at a URI (``s3://``, ``gs://``, or anything fsspec knows) is copied to a temporary file while the ones
-before it are searched, and the copy is removed when its events are kept: a few copies exist at a time, however
+before it are searched, and the copy is removed once its events are saved: a few copies exist at a time, however
 large the archive. Folders below the common root keep their names, so that site and clock time are found as on a disk.
 """
 
@@ -50,7 +50,7 @@ class Recording(NamedTuple):
         name: what it is called in the results: its path below the root.
         root: folder that all names are relative to.
         store: the URI that opens the store it lies in; empty for a disk.
-        size_bytes: as listed in the store; of a file on a disk, which may still change, it is asked when needed.
+        size_bytes: as listed in the store; for a file on a disk, which may still change, it is read when needed.
         stated: what the dataset's ``recordings.csv`` says about it.
     """
 
@@ -75,7 +75,7 @@ class Listing(NamedTuple):
     unlisted: dict[str, str] = {}  # noqa: RUF012 (never changed): name of a folder → why
 
     def size_of(self) -> Callable[[Source], int | None]:
-        """How large a recording is: as listed, or as it lies on the disk now."""
+        """How large a recording is: as listed, or as it is on the disk now."""
         listed = {r.name: r.size_bytes for r in self.recordings if r.store}
         return lambda source: listed[source.recording] if source.recording in listed else file_size(source)
 
@@ -176,7 +176,7 @@ def _list_store(uris: list[str]) -> Listing:
 
 
 def _metadata_in_store(uri: str, folders: list[str], files: Container[str]) -> dict[str, Metadata]:
-    """What ``recordings.csv`` of datasets in a store states of these files, by path."""
+    """What ``recordings.csv`` of datasets in a store says about these files, by path."""
     store, _ = open_uri(uri)
     stated: dict[str, Metadata] = {}
     for folder in dict.fromkeys(
@@ -203,7 +203,7 @@ def _metadata_in_store(uri: str, folders: list[str], files: Container[str]) -> d
 
 
 def _is_visible_recording(found: Any, folder: str) -> bool:
-    """A recording, not hidden, as :func:`mast.audio.find_recordings` has it."""
+    """Whether it is a recording that is not hidden, as in :func:`mast.audio.find_recordings`."""
     parts = PurePosixPath(found.path.removeprefix(folder)).parts
     return (
         found.type == arrow_fs.FileType.File
@@ -213,7 +213,7 @@ def _is_visible_recording(found: Any, folder: str) -> bool:
 
 
 def _safe_name(name: str) -> str:
-    """A key may hold ``..`` or ``//``, which on a disk would lead out of the results' folder or to another name."""
+    """Escape ``..`` and ``//`` in a key, which on a disk would lead out of the results' folder or to another name."""
     return "/".join({"": "%2F", ".": "%2E", "..": "%2E%2E"}.get(part, part) for part in name.split("/"))
 
 
@@ -237,7 +237,7 @@ class Copies:
         """The recording as a file on this machine's disk.
 
         Raises:
-            AudioError: it could not be copied, tried several times.
+            AudioError: it could not be copied, even after several attempts.
             NoRoomError: this machine has no room for copies, so the next would fail, too.
         """
         if not recording.store:
@@ -280,9 +280,9 @@ class Copies:
 def search(
     detector: Detector, recordings: Iterable[Recording], *, progress: Callable[[float], None] | None = None
 ) -> Iterator[Searched]:
-    """What became of each recording, fetched where it is not on a disk; see :meth:`Detector.outcomes`.
+    """The outcome of each recording, fetched where it is not on a disk; see :meth:`Detector.outcomes`.
 
-    Outcomes come in the order of the recordings, but for those that could not be fetched.
+    Outcomes come in the order of the recordings, except for those that could not be fetched.
     """
     unfetched: queue.SimpleQueue[Searched] = queue.SimpleQueue()
     fetched: dict[str, Recording] = {}
@@ -301,7 +301,7 @@ def search(
         copies = stack.enter_context(Copies())
         outcomes = detector.outcomes(sources(copies), progress=progress)
         assert isinstance(outcomes, Generator)
-        stack.enter_context(closing(outcomes))  # the thread that copies ends before the copies go
+        stack.enter_context(closing(outcomes))  # the thread that copies ends before the copies are removed
         for outcome in outcomes:
             yield from _drain(unfetched)
             copy, recording = outcome.source, fetched.pop(outcome.source.recording)

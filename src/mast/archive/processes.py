@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine.
+"""Workers that are processes on this machine.
 
 A worker that is killed, by the system for memory or by a bug in a decoder, is replaced, and the run continues.
 """

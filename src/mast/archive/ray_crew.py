@@ -1,10 +1,10 @@
-"""Workers that are actors of a Ray cluster. The only file that imports Ray.
+"""Workers that are actors of a Ray cluster. This is the only file that imports Ray.
 
-Actors, not Ray Data: its unit of work is a block of rows, which it tries again as a whole, without end or not at all,
-and a worker's death carries no name. Here each recording has to count by itself: kept when done, tried again when its
-worker dies, given up when it is the cause.
+Ray Data is not used: its unit of work is a block of rows, which it retries as a whole, endlessly or not at all, and it
+does not say which recording a worker died of. Here each recording has to count by itself: kept when done, tried again
+when its worker dies, given up when it is the cause.
 
-What a worker finds comes back through a stream that holds few recordings, and is written by the process that leads.
+What a worker finds comes back through a stream that holds few recordings, and is written by the leading process.
 So results need no disk that all machines share, and memory stays flat however slow that disk is. The model travels
 with the workers, too; recordings have to be where all workers can read them: a shared disk, or object storage.
 """
@@ -140,7 +140,7 @@ def _connect(local: bool, workers: int | None) -> None:
             ray.init(address="local", **here, **common)
         else:
             ray.init(address=os.environ["RAY_ADDRESS"], **common)
-    except Exception as error:  # Ray has no common kind for these
+    except Exception as error:  # Ray has no common class for these
         where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
         raise ConfigError(
             f"--engine ray: no cluster {where} ({first_line(error)}); start one with `ray start --head`"

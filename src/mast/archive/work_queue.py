@@ -1,7 +1,7 @@
 """Who searches what: recordings handed out to workers so that none is lost or searched twice, and none stops the run.
 
 A worker gets a *batch* of recordings and reports each as it is done. When a worker dies, what it had not reported goes
-back into the queue, now one recording at a time, so that the one to blame is found; a recording with which two workers
+back into the queue, now one recording at a time, so that the one to blame is found; a recording on which two workers
 died becomes a failure, and the run continues. So a recording is tried at most three times: once in a batch, twice
 alone.
 """
@@ -15,7 +15,7 @@ from mast.archive.locations import Recording
 from mast.events import empty_events
 from mast.inference import Searched
 
-MAX_DEATHS = 2  # of workers by one recording
+MAX_DEATHS = 2  # of workers on one recording
 _LARGEST_BATCH = (
     16  # our choice: decoding runs ahead inside a batch, and little is searched again after a death
 )

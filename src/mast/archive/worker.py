@@ -1,4 +1,4 @@
-"""What a worker is told, and what it answers: the same for a process on this machine and an actor on a cluster."""
+"""What a worker receives and what it answers: the same for a process on this machine and an actor on a cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DetectorSpec:
     files: Mapping[str, bytes] | None = None
 
     def with_files(self) -> DetectorSpec:
-        """The same with the model's files inside.
+        """A copy that contains the model's files.
 
         Raises:
             MastError: there is no such model here.
@@ -67,7 +67,7 @@ class DetectorSpec:
             number: of the worker; the workers on a machine share its GPUs.
 
         Raises:
-            MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker hands it on.
+            MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker reports it.
         """
         keep_freed_memory()  # loading takes and frees the same megabytes several times
         try:
@@ -80,7 +80,7 @@ class DetectorSpec:
         return detector
 
     def _with_gpu(self, number: int) -> DetectOptions:
-        """The options with one GPU of this machine's, where it has some and none is named."""
+        """The options with one of this machine's GPUs, where it has any and none is named."""
         if self.options.device not in (None, "cuda") or not might_have_gpu():
             return self.options
         from mast.device import gpu_of_worker

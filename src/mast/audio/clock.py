@@ -34,7 +34,7 @@ class Metadata:
         return (self.datetime + timedelta(seconds=start_s)).isoformat(timespec=timespec)
 
     def updated_with(self, other: Metadata) -> Metadata:
-        """The same, updated with what ``other`` knows."""
+        """A copy, updated with what ``other`` knows."""
         known = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: value for name, value in known.items() if value is not None})
 
@@ -67,7 +67,7 @@ _TIME_ONLY = re.compile(r"^(?P<hour>\d\d)[-_.]?(?P<minute>\d\d)(?:[-_.]?(?P<seco
 _DATE_FOLDER = re.compile(r"^(?P<year>\d{4})(?P<sep>[-._]?)(?P<month>\d\d)(?P=sep)(?P<day>\d\d)$")
 
 # Channels in Song Meter names are not part of the site: SITE_0+1_…, SITE_0+_… and SITE_+1_…, and card or microphone
-# (A, B; AC of the SM5) behind the serial number that is the default prefix. "Plot_A" and "Plot_1" are left alone: there
+# (A, B; AC of the SM5) after the serial number that is the default prefix. "Plot_A" and "Plot_1" are left alone: there
 # A or 1 is the plot.
 _CHANNELS = re.compile(r"[_-]-?\d?\+\d?-?$")
 _SONG_METER_SERIAL = re.compile(
@@ -170,7 +170,7 @@ def _times(name: str) -> Iterator[tuple[re.Match[str], datetime]]:
 
 
 def _datetime(fields: Mapping[str, Any], *, century: int = 0) -> datetime | None:
-    """The fields of a match as a time; ``None`` where there is no such day or hour, or none plausible."""
+    """The fields of a match as a time; ``None`` where there is no such day or hour, or the year is not plausible."""
     zone_text = fields.get("zone")
     zone = None
     # without the T of ISO 8601 a sign is a separator: 20230510_073000-0100 is more likely a part number

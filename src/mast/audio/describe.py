@@ -1,4 +1,4 @@
-"""What one recording is, for commands that read many: whatever is wrong with it is its own failure."""
+"""What one recording is, for commands that read many: any error becomes that recording's own failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def describe(path: str | Path, root: str | Path | None = None) -> tuple[AudioInf
         root: the folder of the whole dataset, whose folders may name sites.
 
     Raises:
-        AudioError: something about it cannot be read, whatever it is.
+        AudioError: any part of it cannot be read.
     """
     with as_audio_errors(path):
         return probe(path), metadata(path, root)

@@ -1,7 +1,7 @@
-"""Blocks of samples out of libsndfile: the only file that reads sound.
+"""Blocks of samples from libsndfile: the only file that reads sound.
 
-Its decoder of mp3 writes to the process's stderr whatever it finds strange about a file. What is wrong with a recording
-is said in our own words, so C's stderr is discarded while libsndfile works. Python's is separate and is not touched.
+Its mp3 decoder writes to the process's stderr whatever it finds strange about a file. What is wrong with a recording
+is reported in our own words, so C's stderr is discarded while libsndfile works. Python's is separate and not touched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mast.arrays import Samples
 from mast.errors import AudioError
 
-UNKNOWN_FRAMES = 1 << 62  # this many or more: the header does not know; libsndfile says 2⁶³ − 1
+UNKNOWN_FRAMES = 1 << 62  # this many or more: the header does not say; libsndfile gives 2⁶³ − 1
 _BAD_SEEK = 39  # libsndfile's number for it
 _COUNTED_FRAMES = 1 << 14  # decoded at a time to count them; up to this much of a damaged end may be lost
 
@@ -85,7 +85,7 @@ def decode_blocks(
 
 
 def skip(file: sf.SoundFile, frame: int, frames: int) -> int:
-    """Go to a frame and decode some from there that are not wanted; how many there were."""
+    """Go to a frame, then decode and drop some frames from there; returns how many there were."""
     with silence_stderr():
         file.seek(frame)
         return len(file.read(frames, dtype="float32")) if 0 < frames <= file.frames - file.tell() else 0
@@ -96,7 +96,7 @@ def _read_frames(file: sf.SoundFile, frames: int) -> Samples:
 
     Sixteen-bit sound is scaled here: the same numbers as libsndfile's, in a third of the time.
     """
-    # beyond, in a damaged mp3, soundfile would ask for a negative number of frames
+    # past the end of a damaged mp3, soundfile would request a negative number of frames
     if file.tell() >= file.frames:
         return np.empty((0, file.channels), np.float32)
     with silence_stderr():
@@ -109,7 +109,7 @@ def _read_frames(file: sf.SoundFile, frames: int) -> Samples:
 
 def _salvage(path: Path, position: int, frames: int) -> Iterator[Samples]:
     """Save what can be decoded of a block that failed as a whole: halves of halves, up to the damaged place."""
-    while frames > 1:  # among these is the damaged place
+    while frames > 1:  # the damaged place is among these
         with open_sound(path) as file:
             try:
                 skip(file, position, 0)
@@ -123,9 +123,9 @@ def _salvage(path: Path, position: int, frames: int) -> Iterator[Samples]:
 
 
 def count_frames(path: Path) -> int:
-    """How many frames can be decoded: the length of a recording whose header does not know it.
+    """How many frames can be decoded: the length of a recording whose header does not state it.
 
-    All of it is decoded, once as long as the file stays the same.
+    All of it is decoded, but only once as long as the file stays the same.
 
     Raises:
         AudioError: libsndfile refuses it.

@@ -26,7 +26,7 @@ _COMMON_SUFFIXES = ".wav, .flac, .mp3, .ogg or .opus"  # as sentences name them
 _COMPRESSED = ("FLAC", "MP3", "OGG")  # formats whose length is what their header says
 _OGG_PAGE_BYTES = 65_307  # the longest an ogg page can be
 _LOOK_BACK_FRAMES = 8_192  # more than a usual block of FLAC
-# our choice: below, no animal's voice could be heard; above, no converter for sound works
+# our choice: below the first no animal can be heard, above the second no audio converter works
 MIN_RATE, MAX_RATE = 20, 10_000_000
 
 
@@ -80,7 +80,7 @@ def probe(path: str | Path) -> AudioInfo:
 
 
 def check_readable(path: Path) -> RiffChunks | None:
-    """Report the mistakes that libsndfile reports badly ("System error"), and give a WAV's chunks.
+    """Report the mistakes that libsndfile reports badly ("System error"), and return a WAV's chunks.
 
     Raises:
         AudioError: the file is missing, empty, a folder, not permitted, or a WAV that was never closed.
@@ -121,10 +121,10 @@ def _checked_rate(path: Path, rate: int) -> int:
 
 
 def _measure_frames(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
-    """Frames of a compressed recording, as many as its header declares, and whether it ends before them.
+    """Frames of a compressed recording, how many its header declares, and whether it ends before those.
 
-    A header may declare anything, or that it does not know: one look near the end shows whether sound is there. Where
-    none is, what can be decoded is counted.
+    A header may declare anything, or no length at all: one look near the end shows whether sound is there. Where there
+    is none, what can be decoded is counted.
     """
     declared = file.frames
     closed = file.format != "OGG" or _ogg_is_closed(path)
@@ -182,7 +182,7 @@ def find_recordings(folder: str | Path, *, unlisted: list[Unlisted] | None = Non
         AudioError: there is no such folder, or it cannot be listed.
 
     Warns:
-        UserWarning: a folder below cannot be listed, and nobody asked for these.
+        UserWarning: a folder below cannot be listed, and ``unlisted`` is not given.
     """
     root = Path(folder)
     if not root.is_dir():

@@ -1,6 +1,6 @@
 """The chunks of a WAV file, found by seeking from one to the next: the sound itself is never read.
 
-libsndfile decodes the sound; this file looks at what it does not tell: whether the sound promised in the
+libsndfile decodes the sound; this file looks at what it does not report: whether the sound promised in the
 header is all there, and the small chunks in which recorders keep their notes.
 """
 

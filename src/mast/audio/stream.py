@@ -25,7 +25,7 @@ Channel = int | Literal["mix"]
 
 # decoded at once, all channels together (16 MB): 8 channels at 384 kHz stay small
 _MAX_BLOCK_VALUES = 1 << 22
-_CONTEXT_SAMPLES = 4_096  # of the slower rate, beside a span: more than the resampler's filter reaches
+_CONTEXT_SAMPLES = 4_096  # of the slower rate, around a span: more than the resampler's filter reaches
 _MP3_PREROLL_S = 1.0  # an mp3 frame needs the frames before it, which a seek does not decode
 _LENGTH_SLACK_S = 1.0  # lengths in mp3 headers may be estimates: less missing than this is not damage
 
@@ -78,7 +78,7 @@ def read(
 ) -> Samples:
     """Read a recording, or a span of it, into memory.
 
-    A span is cut on the sample grid of the result: samples ``round(start_s × rate)`` up to but without
+    A span is cut on the sample grid of the result: samples ``round(start_s × rate)`` up to but not including
     ``round(end_s × rate)`` of the whole recording, with the sound around the span taken into account in
     resampling. A span that runs past the end gives what exists.
 
@@ -166,7 +166,7 @@ def _checked_blocks(
     position = first
     frames = _frames(info, first, stop, block)
     for piece in frames:
-        # only float formats can hold NaN; looking costs little, but a day of 16-bit sound need not pay it
+        # only float formats can hold NaN; the check is cheap, but a day of 16-bit sound can do without it
         if info.subtype in ("FLOAT", "DOUBLE") and not np.isfinite(piece).all():
             raise _not_finite_in_file(info, piece, position, frames)
         position += len(piece)

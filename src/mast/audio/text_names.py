@@ -1,7 +1,7 @@
-"""Names of recordings as tables hold them: text, and each of them once.
+"""Names of recordings as tables hold them: text, and no two alike.
 
-On POSIX a file's name is bytes, and old cards hold some that are not UTF-8. Tables need text, so such bytes are spelt:
-``caf\\xe9.wav``. Where another file really has that name, they are spelt as Python does, ``caf\\udce9.wav``.
+On POSIX a file's name is bytes, and old cards hold some that are not UTF-8. Tables need text, so such bytes are
+escaped: ``caf\\xe9.wav``. Where another file really has that name, they are escaped as in Python, ``caf\\udce9.wav``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def text_names(paths: Iterable[Path], root: Path) -> dict[Path, str]:
 
 
 def names_on_disk(name: str) -> list[str]:
-    """What a file may really be called that has this name in a table, most likely first."""
+    """What a file with this name in a table may really be called, most likely first."""
     found = [name]
     if "\\" in name:
         raw = name.encode("utf-8", errors="surrogateescape")

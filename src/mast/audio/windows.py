@@ -47,7 +47,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Some consecutive windows of a recording: as :class:`Window`, a row each."""
+    """Some consecutive windows of a recording: as :class:`Window`, one row each."""
 
     starts_s: tuple[float, ...]
     samples: Samples  # (B, front_end.chunk_samples)
@@ -89,10 +89,10 @@ def window_batches(
     hop_s: float | None = None,
     keep_short: bool = False,
 ) -> Iterator[Windows]:
-    """What :func:`windows` yields, ``size`` windows at once, the last time as many as are left.
+    """What :func:`windows` yields, ``size`` windows at once; the last batch has as many as are left.
 
-    A few operations on all of them instead of on each: threads that read are then less in each other's way, and in the
-    way of one that drives a GPU.
+    A few operations on all of them instead of on each: reading threads then get less in each other's way, and in the
+    way of the one that drives a GPU.
 
     Raises:
         AudioError: as :func:`windows`.
@@ -110,7 +110,7 @@ def window_batches(
 
 
 def spread_hop(duration_s: float, front_end: FrontEnd, *, hop_s: float, longest_s: float) -> float:
-    """The step between windows of a recording: a little longer than asked where that saves its last window.
+    """The step between windows of a recording: a little longer than requested where that saves its last window.
 
     Recorders write files of a minute. With windows of 10.24 s a step of 7.68 s needs eight of them, the last for 4 s of
     sound that no other reaches; seven that are 8.3 s apart reach the end as well.
@@ -118,14 +118,14 @@ def spread_hop(duration_s: float, front_end: FrontEnd, *, hop_s: float, longest_
     Args:
         duration_s: of the recording.
         front_end: of the windows.
-        hop_s: the step asked for.
+        hop_s: the requested step.
         longest_s: the longest step allowed.
 
     >>> round(spread_hop(60.0, FrontEnd(), hop_s=7.68, longest_s=8.32), 2)
     8.3
     """
     frame_s = front_end.hop_s
-    # behind the first window; a frame more, for a resampled recording may have some samples more
+    # after the first window; one frame more, because a resampled recording may have a few more samples
     behind = math.ceil((duration_s - front_end.chunk_s) / frame_s) + 1
     fewer = math.ceil(behind * frame_s / hop_s) - 1
     longer = math.ceil(behind / fewer) * frame_s if fewer > 0 else math.inf
@@ -160,7 +160,7 @@ def _cut_windows(
 def _make_windows(
     sound: Samples, start: int, hop: int, whole: int, rest: int, front_end: FrontEnd
 ) -> Windows:
-    """As many whole windows of ``sound``, which begins at the first of them, and one with ``rest`` samples of sound."""
+    """``whole`` windows of ``sound``, which begins at the first of them, and one with ``rest`` samples of sound."""
     n, length, rate = whole + (rest > 0), front_end.chunk_samples, front_end.sample_rate
     samples = np.empty((n, length), np.float32)
     if whole:
@@ -176,7 +176,7 @@ def _make_windows(
 
 
 def centre_and_pad(sound: Samples, size: int) -> Samples:
-    """Take the mean off and append silence up to ``size`` samples; an empty sound becomes silence."""
+    """Subtract the mean and append silence up to ``size`` samples; an empty sound becomes silence."""
     samples = np.empty(size, np.float32)
     if len(sound):
         # summed in float64: the float32 mean of 160,000 samples can be off by more than a 16-bit step
