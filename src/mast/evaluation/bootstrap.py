@@ -1,4 +1,4 @@
-"""95 % bootstrap intervals. Recordings are drawn, not boxes: boxes of one recording go together."""
+"""95 % bootstrap intervals. Recordings are drawn, not boxes: boxes of one recording are not independent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mast.arrays import FloatArray
 from mast.evaluation.metrics import metrics_of
 from mast.evaluation.outcome import Outcome
 
-Interval = tuple[float, float]  # low, high; NaN where it cannot be told
+Interval = tuple[float, float]  # low, high; NaN where it is unknown
 _NO_WIDTH = 1e-9  # rounding of a mean
 # said wherever training runs are compared; docs/results_first_edition.md says which runs these were
 TRAINING_NOISE = (
@@ -42,7 +42,7 @@ def draw_weights(n_recordings: int, resamples: int, seed: int) -> FloatArray:
 def interval(values: FloatArray) -> Interval:
     """The middle 95 % of resampled values; resamples in which the metric has no value are left out.
 
-    There is none where resamples do not differ: that says that there is too little to tell, not that it is certain.
+    There is none where resamples do not differ: that means too little data, not certainty.
     """
     defined = values[np.isfinite(values)]
     if not defined.size:
@@ -52,7 +52,7 @@ def interval(values: FloatArray) -> Interval:
 
 
 def round_interval(bounds: Interval) -> list[float] | None:
-    """An interval for a result file; None where it cannot be told."""
+    """An interval for a result file; None where it is unknown."""
     return [round(bound, 4) for bound in bounds] if np.isfinite(bounds[0]) else None
 
 
@@ -65,7 +65,7 @@ def intervals(outcome: Outcome, threshold: float | None, *, resamples: int, seed
 def paired_differences(
     a: tuple[Outcome, float | None], b: tuple[Outcome, float | None], *, resamples: int, seed: int
 ) -> dict[str, Difference]:
-    """``b − a`` of every metric; both systems meet the same draws of recordings.
+    """``b − a`` of every metric; both systems get the same draws of recordings.
 
     Args:
         a: outcome and score threshold of the first system.

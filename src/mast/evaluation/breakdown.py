@@ -17,9 +17,9 @@ _SNR_EDGES_DB: list[float] = [0, 6, 12, 20]  # our choice
 
 
 def reliability(outcome: Outcome) -> pd.DataFrame:
-    """Data of a reliability diagram: one row a bin, ``low, high, n, mean_score, share_matched``.
+    """Data of a reliability diagram: one row per bin, ``low, high, n, mean_score, share_matched``.
 
-    Means of an empty bin are NaN; there are no rows when scores leave 0–1.
+    Means of an empty bin are NaN; there are no rows when scores lie outside 0–1.
     """
     bins = calibration_bins(outcome)
     edges = np.linspace(0.0, 1.0, CALIBRATION_BINS + 1)

@@ -1,13 +1,13 @@
 """Scores that mean something: probabilities from scores, and the threshold that reached a precision.
 
-A calibrated score of 0.8 says: of predictions like this one, eight in ten match a truth at the scene's IoU
+A calibrated score of 0.8 means: of predictions like this one, eight in ten match a truth at the scene's IoU
 threshold. Fit on in-domain validation data that the detector was not trained on.
 
 Little data never gives certainty. The logistic methods are fitted by maximum likelihood with a weak prior
-about "scores are probabilities already", and isotonic regression counts one more hit and one more miss in
+that scores are already probabilities, and isotonic regression counts one more hit and one more miss in
 each of its steps. So a hundred hits and no miss give about 0.99, not 1; where all scores are equal, Platt and
 isotonic give about the share matched (temperature cannot move a score across 0.5); where high scores are no
-better than low ones, probabilities are as good as equal; and no predictions at all give method ``none``.
+better than low ones, probabilities are almost equal; and no predictions at all give method ``none``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PRIOR_SD = 2.0  # of slope and intercept; our choice: n hits of n at score 0.5 
 class BestCalibration(NamedTuple):
     """The calibration that predicts held-out recordings best, fitted on all of them.
 
-    ``log_loss`` holds the held-out log-loss of each method that was tried, in nats a prediction; it is empty,
+    ``log_loss`` holds the held-out log-loss of each method that was tried, in nats per prediction; it is empty,
     and the method ``none``, where there was nothing to hold out.
     """
 
@@ -84,7 +84,7 @@ def fit_calibration(scores: ArrayLike, hits: ArrayLike, method: Method) -> Calib
 def fit_best(outcome: Outcome, seed: int) -> BestCalibration:
     """Choose the method by log-loss on held-out recordings, then fit it on all; of equals, the simplest.
 
-    Recordings are held out whole, since predictions of one recording go together; where only one recording
+    Recordings are held out whole, since predictions of one recording are not independent; where only one recording
     has predictions, its chunks are held out instead. Isotonic regression is tried from
     :data:`MIN_FOR_ISOTONIC` hits and as many misses.
 
@@ -117,7 +117,7 @@ def _log_loss(probabilities: FloatArray, hits: BoolArray) -> float:
 
 
 def _fit_logistic(scores: FloatArray, hits: BoolArray, *, with_intercept: bool) -> tuple[float, float]:
-    """Slope and intercept on the logit, both with a normal prior about 1 and 0; a convex problem."""
+    """Slope and intercept on the logit, with normal priors centred on 1 and 0; a convex problem."""
     x, y = logits(scores), hits.astype(np.float64)
     centre = np.array([1.0, 0.0])
 
@@ -145,10 +145,10 @@ def _fit_logistic(scores: FloatArray, hits: BoolArray, *, with_intercept: bool) 
 def _fit_isotonic(scores: FloatArray, hits: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Knots: the mean score of each step of the best non-decreasing fit, and its smoothed share of hits.
 
-    A step of n predictions with h hits gets (h + 1) / (n + 2). That draws small steps to one half, perhaps
+    A step of n predictions with h hits gets (h + 1) / (n + 2). That pulls small steps towards one half, perhaps
     past a neighbour; so neighbours out of order are pooled a second time.
     """
-    values, at = np.unique(scores.round(9), return_inverse=True)  # so far apart, step means stay distinct
+    values, at = np.unique(scores.round(9), return_inverse=True)  # this far apart, step means stay distinct
     counts = np.stack([np.bincount(at), np.bincount(at, weights=hits)]).astype(np.float64)
     n, h, total = _sum_by_step(_steps(counts[1] / counts[0], counts[0]), *counts, values * counts[0])
     step = _steps((h + 1) / (n + 2), n + 2)

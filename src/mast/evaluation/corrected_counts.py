@@ -1,14 +1,16 @@
 """How many detections are right, from a sample that somebody checked: stratified by score, with intervals.
 
-Detections fall into *strata*: bands of score, for each frequent label its own. From every stratum some are drawn at
-random and checked. Of a stratum with N detections, n of them checked and k of those right, k + (N − n) · k/n are
-estimated to be right. What the N − n others hold is drawn many times from a beta-binomial distribution (Monte Carlo,
-fixed seed), and 95 % of the sums over strata lie within the interval. A stratum that was checked whole adds no doubt.
+Detections fall into *strata*: bands of score, separate for each frequent label. From every stratum some are drawn at
+random and checked. In a stratum with N detections, n of them checked and k of those right, k + (N − n) · k/n are
+estimated to be right. How many of the other N − n are right is drawn many times from a beta-binomial distribution
+(Monte Carlo, fixed seed), and 95 % of the sums over strata lie within the interval. A stratum that was checked
+completely adds no uncertainty.
 
 Two priors are drawn from, and the interval spans both. Jeffreys' pulls every stratum towards a half: over five strata
 with a dozen checked in each that adds up. One around the share that is right in all strata together has no such pull,
-but believes too firmly in a stratum where everything was right. Either alone held too rarely in trials; both together
-held 93.0 to 96.8 % of the time (`mast_studies.corrected_counts_study`, ``results/corrected_counts.json``).
+but trusts too firmly a stratum where everything was right. In trials the interval of either alone held the true number
+too rarely; that of both held it 93.0 to 96.8 % of the time (`mast_studies.corrected_counts_study`,
+``results/corrected_counts.json``).
 
 This takes false alarms out of a count. Calls that the detector missed are in no stratum, and stay missed.
 """
@@ -29,7 +31,7 @@ from mast.evaluation.metrics import ratio
 BANDS = 5  # of score, our choice: more gain little (Cochran, Sampling Techniques, section 5A.8)
 MIN_BAND_EVENTS = 10  # our choice: smaller bands are merged
 MIN_LABEL_EVENTS, MAX_LABELS = 50, 8  # our choice: other labels share their strata
-MIN_CHECKED = 3  # of a stratum that is not smaller, our choice: fewer say next to nothing
+MIN_CHECKED = 3  # in a stratum that has as many, our choice: fewer say next to nothing
 # of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
 MIN_SPREAD = 0.3
 SITE_SEPARATOR = " · "  # between site and stratum
@@ -44,9 +46,9 @@ class Strata:
     """Bands of score.
 
     Attributes:
-        names: one each; says label, scores and number of events, so that strata of other events have other names.
+        names: one each, with label, scores and number of events, so that strata of other events have other names.
         own_labels: labels with strata of their own; all others share theirs.
-        edges: of each group's bands, one group a row of :attr:`groups`: rising lower edges, without the first.
+        edges: rising lower edges of each group's bands, without the first; a group is an own label, or all others.
         first: number of each group's first stratum.
         sizes: events in each stratum.
         expected: mean score in each: the share that is right, where scores are calibrated.
@@ -83,7 +85,7 @@ class SiteStrata:
     """Bands of score for each site separately: what is wrong at one says nothing about the others.
 
     Attributes:
-        parts: of each site.
+        parts: the strata of each site.
     """
 
     parts: Mapping[str, Strata]
@@ -120,7 +122,7 @@ class SiteStrata:
         return codes
 
     def allocate(self, total: int) -> IntArray:
-        """How many to check of each stratum: as many at each site."""
+        """How many to check of each stratum: the same total at each site."""
         return np.concatenate([part.allocate(total) for part in self.parts.values()])
 
 
@@ -133,10 +135,10 @@ def stratify_by_site(
 
 
 def stratify(labels: NDArray[np.object_], scores: FloatArray) -> Strata:
-    """Strata of as many events each, as far as equal scores allow.
+    """Strata of about equally many events, as far as equal scores allow.
 
     Args:
-        labels: (N,) of the events; the empty text is a label, too.
+        labels: (N,) of the events; the empty string is a label, too.
         scores: (N,) within 0–1.
     """
     found, counts = np.unique(labels.astype(str), return_counts=True)
@@ -167,7 +169,7 @@ def stratify(labels: NDArray[np.object_], scores: FloatArray) -> Strata:
 
 
 def _edges(scores: FloatArray) -> FloatArray:
-    """Where bands with about as many events each begin, except for the first; equal scores stay together."""
+    """Where bands with about equally many events begin, except for the first; equal scores stay together."""
     bands = min(BANDS, max(1, len(scores) // MIN_BAND_EVENTS))
     if bands == 1:
         return np.empty(0)
@@ -185,7 +187,7 @@ def allocate(sizes: ArrayLike, expected: ArrayLike, total: int) -> IntArray:
         total: how many to check in all; a stratum of :data:`MIN_CHECKED` or more gets at least that many.
 
     Returns:
-        (H,) numbers; more than ``total`` in all only where the minimum asks for it.
+        (H,) numbers; more than ``total`` in all only where the minimum requires it.
     """
     n_events = np.asarray(sizes, dtype=np.int64)
     weight = n_events * _spread(expected)
@@ -206,7 +208,7 @@ def _spread(expected: ArrayLike) -> FloatArray:
 
 
 def expected_error(sizes: ArrayLike, expected: ArrayLike, checked: ArrayLike) -> float:
-    """Half the 95 % interval of the number that is right, as a share of it, to be expected from a sample."""
+    """Expected half-width of the 95 % interval of the number that is right, as a share of that number."""
     n_events, n = np.asarray(sizes, dtype=np.float64), np.asarray(checked, dtype=np.float64)
     right = float((n_events * np.asarray(expected)).sum())
     if right <= 0:
@@ -262,7 +264,7 @@ def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike) -> Correcte
     share = ratio(k, n)
     estimate = known + (others * np.where(others > 0, share, 0.0)).sum(axis=1)
     low, high = np.full(len(others), np.nan), np.full(len(others), np.nan)
-    # cells of the same make-up have the same doubt, and most hold one event or none
+    # cells of the same make-up have the same uncertainty, and most hold one event or none
     kinds, kind_of = np.unique(others, axis=0, return_inverse=True)
     uncertainty = _uncertainty(kinds, n, k)[kind_of.reshape(-1)]  # (C, 2)
     known_cells = ~np.isnan(estimate)

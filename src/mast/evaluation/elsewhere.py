@@ -1,6 +1,6 @@
 """What a precision may be at another place, judged by how the places of validation differ.
 
-An interval over recordings says how sure the precision of *these* places is. Another place differs from all of them,
+An interval over recordings says how certain the precision at *these* places is. Another place differs from all of them,
 as they differ from each other: that is a prediction interval, as in meta-analyses of several studies (DerSimonian and
 Laird's spread between them, Higgins' interval for the next).
 """
@@ -17,7 +17,7 @@ from mast.evaluation.bootstrap import Interval
 from mast.evaluation.outcome import Outcome
 from mast.probability import MIN_KEPT, expit
 
-MIN_PLACES = 3  # from two places no spread between places can be told
+MIN_PLACES = 3  # from two places no spread between places can be estimated
 
 
 class PlaceCount(NamedTuple):
@@ -50,7 +50,7 @@ def precision_elsewhere(places: Sequence[PlaceCount]) -> Interval | None:
     enough = [one for one in places if one.kept.sum() >= MIN_KEPT]
     if len(enough) < MIN_PLACES:
         return None
-    from scipy.stats import t  # a third of a second to import, and needed after training alone
+    from scipy.stats import t  # a third of a second to import, and needed only after training
 
     logit, within = np.array([_logit(one) for one in enough]).T
     weight = 1 / within
@@ -64,8 +64,8 @@ def precision_elsewhere(places: Sequence[PlaceCount]) -> Interval | None:
 
 
 def _logit(place: PlaceCount) -> tuple[float, float]:
-    """Log-odds of a place's precision and their variance; boxes of one recording go together, so it may be larger
-    than that of as many boxes drawn one by one."""
+    """Log-odds of a place's precision and their variance; boxes of one recording are not independent, so it may be
+    larger than that of as many boxes drawn one by one."""
     # a half more of each, so that none right and all right are finite, too
     right, wrong = float(place.right.sum()) + 0.5, float((place.kept - place.right).sum()) + 0.5
     variance, n = 1 / right + 1 / wrong, right + wrong

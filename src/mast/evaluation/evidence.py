@@ -1,8 +1,8 @@
 """Whether one detector is better than another on the same boxes, or may only look so by chance.
 
-Both are counted recording by recording: a recording in which many boxes change at once says little about the next. What
-counts is the gain in right boxes, less what more false ones cost: Δright − F1/2 · Δfound, with the mean of both F1. Its
-sum over all recordings is positive exactly where the F1 over all of them is higher.
+Boxes are counted recording by recording: a recording in which many boxes change at once says little about the next.
+What counts is the gain in right boxes, minus the cost of more false ones: Δright − F1/2 · Δfound, with the mean of both
+F1. Its sum over all recordings is positive exactly where the F1 over all of them is higher.
 
 With few boxes a gain has to be more than one box, and larger than its spread between recordings: three recordings that
 agree are enough, two never are. With plenty of boxes in several recordings the higher F1 decides. It also decides after
@@ -27,21 +27,21 @@ from mast.arrays import FloatArray
 from mast.evaluation.part_tables import PartTables
 from mast.wording import counted
 
-# our choice: a gain of this many right boxes, or one lucky box decides
+# our choice: a gain of this many right boxes, or one lucky box would decide
 MIN_GAIN = 2.0
 # our choice: the gain over its spread, √Σgain², as in a one-sided test at 5 %; n recordings with equal gains have √n
 SURE_RATIO = 1.64
-# our choice: boxes, and recordings with boxes, from which the higher F1 decides. Its error is then about 0.05, paired
-# with another's less, and several times as many boxes were learnt from. In few recordings even many boxes may mislead:
+# our choice: boxes, and recordings with boxes, from which the higher F1 decides. Its error is then about 0.05, less in
+# a paired comparison, and training had several times as many boxes. In few recordings even many boxes may mislead:
 # 130 boxes of three bats chose a way to draw that was worse for a fourth
 PLENTY_BOXES, PLENTY_RECORDINGS = 100, 5
 # our choice: boxes, and recordings with boxes, from which training can be expected to help elsewhere
 ENOUGH_BOXES, ENOUGH_RECORDINGS = 20, 3
-# our choice: boxes to learn from with which it is trusted, where validation has too few to say
+# our choice: boxes to learn from with which training is trusted, where validation has too few to tell
 TRUSTED_BOXES = 40
 # our choice: from fewer boxes nothing is chosen or learnt
 MIN_BOXES = 5
-# our choice: boxes on validation below which they choose no threshold, no epoch, and between no two detectors
+# our choice: with fewer boxes, validation chooses no threshold and no epoch, and does not decide between detectors
 FEW_BOXES = 20
 
 
@@ -50,7 +50,7 @@ class TrainingEvidence(NamedTuple):
 
     boxes: int = 0
     recordings: int = 0  # with boxes
-    averaged: bool = False  # whether the weights before are half of what is kept
+    averaged: bool = False  # whether the earlier weights are half of what is kept
 
     @property
     def is_enough(self) -> bool:
@@ -59,12 +59,12 @@ class TrainingEvidence(NamedTuple):
 
     @property
     def is_plenty(self) -> bool:
-        """Whether so much is trusted to help where validation cannot say."""
+        """Whether this much is trusted to help where validation cannot tell."""
         return self.boxes >= TRUSTED_BOXES and self.recordings >= ENOUGH_RECORDINGS
 
     @property
     def is_trusted(self) -> bool:
-        """The same for what is kept: of few boxes, only the mean with the weights before."""
+        """The same for what is kept: after few boxes, only the mean with the earlier weights."""
         return self.is_plenty or (self.averaged and self.boxes >= MIN_BOXES)
 
     @property
@@ -86,9 +86,9 @@ class Tally:
     """How many boxes a detector got right, at its threshold.
 
     Attributes:
-        counts: (recordings, 3) right, found and true boxes of each recording; those without boxes are among them, for
-            false ones count there.
-        stretches: whether they are of stretches of the only recording instead.
+        counts: (recordings, 3) right, found and true boxes of each recording; those without boxes are included,
+            as false ones count there.
+        stretches: whether rows are stretches of the only recording instead.
     """
 
     counts: FloatArray
@@ -100,17 +100,17 @@ class Tally:
         return cls(np.asarray(counts, dtype=np.float64).reshape(-1, 3))
 
     def as_lists(self) -> list[list[int]]:
-        """For a file."""
+        """Plain lists, for a file."""
         return [[int(n) for n in row] for row in self.counts]
 
     @property
     def boxes(self) -> int:
-        """True ones."""
+        """How many true boxes there are."""
         return int(self.counts[:, 2].sum())
 
     @property
     def recordings(self) -> int:
-        """With boxes."""
+        """How many recordings have boxes."""
         return 1 if self.stretches else int((self.counts[:, 2] > 0).sum())
 
     @property
@@ -140,8 +140,8 @@ def judge_training(trained: Tally, start: Tally, learnt: TrainingEvidence) -> Fi
     """What validation says about training on boxes, or what can be expected where it is too small to tell.
 
     Args:
-        trained: of the detector after it.
-        start: of the detector before it.
+        trained: the detector's tally after training.
+        start: its tally before training.
         learnt: what was trained on.
     """
     if is_trusted(start, learnt) and trained.f1 is not None:
@@ -155,7 +155,7 @@ def is_trusted(start: Tally, learnt: TrainingEvidence) -> bool:
 
 
 def judge_further(further: Tally, start: Tally, learnt: TrainingEvidence) -> Finding:
-    """The same for what was made from a trained detector without more boxes: it has to have the higher F1."""
+    """The same for what was made from a trained detector without more boxes: it must have the higher F1."""
     found = compare_tallies(further, start)
     return Finding.BETTER if found is Finding.LUCK and learnt.is_enough else found
 
@@ -176,7 +176,7 @@ def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
 
 
 def box_gains(ours: Tally, theirs: Tally) -> FloatArray:
-    """(recordings,) right boxes gained, less what more false ones cost."""
+    """(recordings,) right boxes gained, minus the cost of more false ones."""
     difference = ours.counts - theirs.counts
     rate = ((ours.f1 or 0.0) + (theirs.f1 or 0.0)) / 2
     return np.asarray(difference[:, 0] - rate / 2 * difference[:, 1])

@@ -1,4 +1,4 @@
-"""Scores as sums over recordings, so that the value and its bootstrap come from the same lines.
+"""Scores as sums over recordings, so that the value and its bootstrap come from the same code.
 
 Definitions (TP: matched predictions at or above the score threshold):
 
@@ -13,12 +13,12 @@ Definitions (TP: matched predictions at or above the score threshold):
   extent.
 - ``ap50``, ``ap50_95``: COCO's 101-point average precision at IoU 0.5, and its mean over 0.5, 0.55 … 0.95.
   ``ap50_voc11``: the 11-point average precision of PASCAL VOC 2007 at IoU 0.5, which is what the paper's
-  tables show. All three use every prediction, whatever the score threshold. Predictions with equal scores enter the
+  tables show. All three use every prediction, regardless of the threshold. Predictions with equal scores enter the
   curve together, since no threshold tells them apart (COCO's evaluator takes them in the order of the file).
 - ``ece``: expected calibration error over every prediction: ten equal score bins, the gap between mean score
   and share matched, weighted by count. Defined for scores in 0–1 only.
 
-A ratio of nothing is NaN: ``precision`` without predictions, ``recall`` and AP without truths, ``miou``
+A ratio with nothing to divide by is NaN: ``precision`` without predictions, ``recall`` and AP without truths, ``miou``
 without matches, F1 with neither. F1 is 0 when only one side has boxes.
 """
 
@@ -115,8 +115,8 @@ def _chunk_f1(outcome: Outcome, kept: int) -> tuple[FloatArray, IntArray]:
 def _average_precisions(outcome: Outcome, weights: FloatArray) -> dict[str, FloatArray]:
     """``ap50``, ``ap50_voc11`` and ``ap50_95``, each (B,).
 
-    Precision can only peak at a hit, so a curve is kept at its hits alone; how many predictions came before
-    is shared by the ten curves of a row.
+    Precision can only peak at a hit, so a curve is kept only at its hits; the ten curves of a row share the
+    number of predictions that came before.
     """
     n_recordings = len(outcome.scene.recordings)
     truths = weights @ np.bincount(outcome.scene.truth.recording, minlength=n_recordings)  # (B,)
@@ -136,7 +136,7 @@ def _average_precisions(outcome: Outcome, weights: FloatArray) -> dict[str, Floa
 
 
 def precision_recall(outcome: Outcome) -> tuple[FloatArray, FloatArray]:
-    """Recall and precision of what scores at least as much as each prediction, (P,) both: what AP is an average of."""
+    """Recall and precision with each prediction's score as threshold, (P,) both: what AP is an average of."""
     times = np.ones(len(outcome.scores))
     curve = _Curve.of(outcome.scores, outcome.hit, times > 0)
     return curve.points(times, times.cumsum(), max(len(outcome.scene.truth), 1))
@@ -144,11 +144,11 @@ def precision_recall(outcome: Outcome) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class _Curve:
-    """Precision against recall at some predictions; those with equal scores count together, as a whole.
+    """Precision against recall at some predictions; those with equal scores count together.
 
     Attributes:
         hit: (H,) the predictions that are right.
-        last: (K,) of each prediction that the curve is drawn at, the last with the same score.
+        last: (K,) for each prediction that the curve is drawn at, the last with the same score.
         hits: (K,) how many hits there are up to there.
     """
 
@@ -158,7 +158,7 @@ class _Curve:
 
     @classmethod
     def of(cls, scores: FloatArray, hit: BoolArray, at: BoolArray) -> _Curve:
-        """Of (P,) descending scores, which of them are right, and at which the curve is drawn."""
+        """From (P,) descending scores, which of them are right, and at which the curve is drawn."""
         where = np.flatnonzero(hit)
         last = np.searchsorted(-scores, -scores[at], side="right") - 1
         return cls(where, last, np.searchsorted(where, last, side="right"))

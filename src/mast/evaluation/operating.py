@@ -1,4 +1,4 @@
-"""From matched validation data to what a model card holds of it (:class:`mast.probability.StoredCalibration`)."""
+"""From matched validation data to what a model card stores (:class:`mast.probability.StoredCalibration`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mast.evaluation.outcome import Outcome
 from mast.evaluation.report import RESAMPLES
 from mast.probability import MIN_KEPT, OperatingPoint, StoredCalibration
 
-# Precisions that are answered as exactly as with the data itself: every fifth percent, from one half every percent.
-# Our choice; points for others are as near as these.
+# Target precisions for which the curve is as exact as the data itself: every 5 %, and every 1 % from one half up.
+# Our choice; for other targets, the points are this close.
 TARGETS = tuple(percent / 100 for percent in [*range(5, 50, 5), *range(50, 101)])
 
 
@@ -32,7 +32,7 @@ def store_calibration(
     Args:
         outcome: validation data, matched, with the detector's own scores.
         min_score: the threshold at which the predictions were made.
-        data: what the validation recordings are, for those who ask.
+        data: what the validation recordings are, in words.
         places: where each recording was made; without it nothing is said about other places.
         seed: of the folds and of the bootstrap draws.
     """
@@ -59,7 +59,7 @@ def operating_curve(
 ) -> tuple[OperatingPoint, ...]:
     """For each target the lowest threshold that reached it, and the highest precision reached at all.
 
-    Only thresholds at which precision is higher than at every lower one are worth asking for: another gives less
+    Only thresholds at which precision is higher than at every lower one are worth keeping: any other gives less
     recall for no more precision. So the points rise in both.
 
     Args:
@@ -73,7 +73,7 @@ def operating_curve(
     possible = hits >= 1
     possible[: MIN_KEPT - 1] = False
     possible[:-1] &= scores[1:] < scores[:-1]  # equal scores are kept or dropped together
-    best: list[int] = []  # numbers of predictions less one, falling; precision rises
+    best: list[int] = []  # numbers of predictions minus one, falling; precision rises
     for last in np.flatnonzero(possible)[::-1].tolist():
         if not best or precision[last] > precision[best[-1]]:
             best.append(last)

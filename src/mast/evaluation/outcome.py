@@ -1,6 +1,6 @@
 """Which predictions are right: one-to-one matching, once for every score threshold.
 
-Matching goes by descending score, so what a prediction gets never depends on predictions below it. One
+Matching is by descending score, so what a prediction matches never depends on lower-scored ones. One
 matching of all predictions therefore holds the answer for every threshold.
 """
 
@@ -56,7 +56,7 @@ class Outcome:
 def match_scene(scene: Scene) -> Outcome:
     """Match predictions to truths, one to one, by descending score.
 
-    Of equal scores, the pair that overlaps most is matched first. Of truths that a prediction overlaps equally it
+    Of equal scores, the pair that overlaps most is matched first. Of truths that a prediction overlaps equally, it
     takes the last, which is what COCO's evaluator does. Equal scores are listed in the order recording name, then row.
     """
     order = np.argsort(-scene.scores, kind="stable")

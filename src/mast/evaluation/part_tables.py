@@ -26,7 +26,7 @@ from mast.files import write_atomic, write_json
 from mast.grid import FrontEnd
 from mast.probability import Calibration
 
-TABLES = ("found", "heard", "truth")  # in the order they are written: the truth says that all are there
+TABLES = ("found", "heard", "truth")  # in the order they are written: once the truth is there, all are
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PartTables:
 
     @property
     def recordings(self) -> list[str]:
-        """Those that were heard, sorted."""
+        """Names of the recordings that were listened to, sorted."""
         return sorted(self.heard["recording"].astype(str).unique())
 
     @property

@@ -31,9 +31,9 @@ class Evaluation:
         n_truth: truths that count.
         n_predictions: predictions that count, at or above the threshold.
         min_score: lowest score of all predictions, which AP and ECE use; NaN without any. Where it is high, lower ones
-            were left out before, and AP lacks the end of its curve.
+            were left out before, and the end of AP's curve is missing.
         n_ignored: predictions where nobody listened: neither right nor wrong.
-        n_ignored_truth: truths outside the spans called reviewed.
+        n_ignored_truth: truths outside the reviewed spans.
         n_outside: truths and predictions left out because they lie outside the band (grid space).
         recall_by: recall by size, band and SNR of the truth.
         reliability: data of the reliability diagram.
@@ -120,8 +120,8 @@ def evaluate(
     Args:
         truth: the expert's events, in the event schema.
         predictions: the detector's events with ``score``; ``file`` may stand for ``recording``.
-        reviewed: ``recording, start_s, end_s`` of what was listened to. Give it: without it a recording that
-            was heard and holds nothing is not known, and false alarms in it are not counted.
+        reviewed: ``recording, start_s, end_s`` of what was listened to. Give it: without it, a recording that
+            was heard and holds nothing is unknown, and false alarms in it are not counted.
         scoring: space, front end, overlap; the paper's by default.
         threshold: predictions below this score are left out of all but AP and ECE; None keeps all.
         resamples: bootstrap draws over recordings; 0 for no intervals.

@@ -100,7 +100,7 @@ class Scene:
 def align_recordings(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     """Which known recording each name means; names that mean none, or more than one, are left out.
 
-    The same name is taken first. Otherwise one path must end with the other, with or without the file's
+    An identical name is taken first. Otherwise one path must end with the other, with or without the file's
     ending, since tools write ``audio/a.wav``, ``/data/a.wav``, ``a.flac`` or ``a`` for one recording; and
     no two names may claim one recording.
 
@@ -248,7 +248,7 @@ def _is_reviewed(
     order = np.argsort(span_recording, kind="stable")
     first = np.searchsorted(span_recording, recording, sorter=order)
     count = np.searchsorted(span_recording, recording, side="right", sorter=order) - first
-    # every moment beside every span of its recording
+    # every moment paired with every span of its recording
     moment = np.repeat(np.arange(len(recording)), count)
     span = order[np.arange(len(moment)) + np.repeat(first - (count.cumsum() - count), count)]
     start_s, end_s = (spans[name].to_numpy(dtype=np.float64)[span] for name in ("start_s", "end_s"))

@@ -1,6 +1,6 @@
 """The score threshold that is best on one set, to be applied to another.
 
-Tune on in-domain validation data; a threshold tuned on the set it is reported on flatters.
+Tune on in-domain validation data; a threshold tuned on the set it is reported on gives flattering results.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def steady_threshold_of(outcome: Outcome) -> Threshold:
 
 
 def steady_score(scores: FloatArray, hit: BoolArray, n_truth: int) -> float:
-    """:func:`steady_threshold_of` of scores, highest first, which of them are right, and how many there are to find."""
+    """:func:`steady_threshold_of` from scores (highest first), which of them are right, and the number of truths."""
     values, f1 = _f1_by_threshold(scores, hit, n_truth)
     # each F1 holds from its score down to just above the next; below the last there is nothing to lose
     lower = np.append(values[1:], values[-1])
@@ -75,7 +75,7 @@ def steady_score(scores: FloatArray, hit: BoolArray, n_truth: int) -> float:
 
 
 def _f1_by_threshold(scores: FloatArray, hit: BoolArray, n_truth: int) -> tuple[FloatArray, FloatArray]:
-    """Every score that occurs, highest first, and the F1 of what scores at least as much."""
+    """Every score that occurs, highest first, and the F1 with it as threshold."""
     if not n_truth or not len(scores):
         raise ConfigError(
             f"a threshold cannot be tuned on {n_truth} truth boxes and {len(scores)} predictions; "

@@ -23,14 +23,14 @@ CHUNKS_PER_CLIP = 3  # default length, our choice: half a minute is enough conte
 
 
 def default_clip_s(front_end: FrontEnd) -> float:
-    """Seconds of a clip where nobody says: three chunks, 30.72 s for the paper's front end."""
+    """Seconds of a clip where no length is given: three chunks, 30.72 s for the paper's front end."""
     return CHUNKS_PER_CLIP * front_end.chunk_s
 
 
 def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.DataFrame:
     """Every clip of sound that nobody has listened to, none overlapping another.
 
-    What is left of a stretch behind its last whole clip is a clip too where it holds at least half a chunk; so a
+    What is left of a stretch after its last whole clip is a clip, too, where it holds at least half a chunk; so a
     recording shorter than a clip is one clip.
 
     Args:
@@ -92,7 +92,7 @@ def with_site_and_time(clips: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
 
 
 def _unheard_spans(duration_s: float, heard: list[TimeSpan]) -> list[TimeSpan]:
-    """What of a recording is in none of the joined spans."""
+    """The parts of a recording that are in none of the joined spans."""
     edges = [0.0, *(edge for span in heard for edge in span), duration_s]
     stretches = zip(edges[::2], edges[1::2], strict=True)
     return [(a, min(b, duration_s)) for a, b in stretches if min(b, duration_s) - a > SLACK_S]
@@ -106,7 +106,7 @@ def _cut_clips(start_s: float, end_s: float, front_end: FrontEnd, clip_s: float)
     clips = []
     for k in range(first, math.ceil(end_s / half_s), step):
         begin, end = k * half_s, min(k * half_s + clip_s, end_s)
-        # what training can use: half a chunk at the end of a recording; or a short clip that was asked for
+        # what training can use: half a chunk at the end of a recording; or a short clip that was requested
         if end - begin >= min(half_s, clip_s) - SLACK_S:
             clips.append((begin, end))
     return clips

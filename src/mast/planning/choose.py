@@ -91,7 +91,7 @@ def _sorted_rows(keys: Sequence[Any]) -> IntArray:
 
 
 def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, seed: int = 0) -> IntArray:
-    """Row numbers of ``clips``: one of each hour in turn, and within an hour one of each site in turn.
+    """Row numbers of ``clips``: one from each hour in turn, and within an hour one from each site in turn.
 
     With one site and nothing heard this is the paper's time-balanced order. What was heard counts as turns already
     taken, so that a second plan continues where the first ended. Clips without a clock are an hour of their own.
@@ -133,7 +133,7 @@ def thin_out(clips: pd.DataFrame, n: int, *, seed: int = 0) -> pd.DataFrame:
 
 
 def count_spread(clips: pd.DataFrame) -> dict[str, int]:
-    """Over how many sites, days, hours and recordings clips are spread; unknown ones are not counted."""
+    """How many sites, days, hours and recordings clips are spread over; unknown ones are not counted."""
     days = clips["datetime"].astype(str).str[:10]
     return {
         "sites": int(clips.loc[clips["site"] != "", "site"].nunique()),

@@ -1,6 +1,6 @@
 """Clips that together sound like the whole archive, with more weight where the detector is unsure.
 
-Facility location: each chunk of the archive is covered as well as the most similar chunk anybody has listened to, and
+Facility location: a chunk of the archive is covered as far as it resembles the most similar chunk that was heard, and
 the next clip is the one that adds most to the sum of what is covered. Chunks near each other need no second clip, an
 odd noise covers nothing but itself (where picking the farthest would pick every thunderclap), and what was annotated
 before counts as heard. The sum is submodular, so taking the best next clip is within 1 − 1/e of the best set.
@@ -30,7 +30,7 @@ class Survey:
         uncertainty: (C,) how unsure the detector is in each candidate: about how many of its boxes are wrong; all 0
             where there is no detector.
         heard: (H, D) embeddings of chunks that somebody has listened to already.
-        failures: candidate → why the model could not hear it; never chosen.
+        failures: candidate → why its sound could not be read; never chosen.
     """
 
     vectors: Vectors
@@ -74,11 +74,11 @@ def cover_order(survey: Survey, n: int) -> IntArray:
 
 
 def coverage(survey: Survey) -> tuple[Vectors, Vectors, FloatArray]:
-    """How well each candidate covers each chunk, what is covered before, and how much each chunk counts.
+    """How well each candidate covers each chunk, what is covered already, and how much each chunk counts.
 
     Returns:
         (C, G) similarity in 0–1, of the candidate's most similar chunk; (G,) the same for what was heard already;
-        (G,) weights with mean 1. Of a large archive G chunks at equal distances in the list stand for all.
+        (G,) weights with mean 1. In a large archive, G chunks at equal distances in the list stand for all.
     """
     vectors, heard = _centred(survey.vectors, survey.heard)
     ground = np.unique(np.linspace(0, len(vectors) - 1, min(GROUND, len(vectors))).round().astype(np.int64))
@@ -112,7 +112,7 @@ def kernel(cosine: Vectors) -> Vectors:
 
 
 def _centred(vectors: Vectors, heard: Vectors) -> tuple[Vectors, Vectors]:
-    """Unit vectors around their common mean: what all chunks share says nothing, and would hide what they do not."""
+    """Unit vectors around their common mean: what all chunks share says nothing, and would hide how they differ."""
     both = [np.asarray(vectors, dtype=np.float32)]
     both.append(np.asarray(heard, dtype=np.float32).reshape(-1, both[0].shape[1]))
     middle = np.concatenate(both).mean(axis=0, dtype=np.float64).astype(np.float32)

@@ -1,7 +1,7 @@
 """What another N clips should buy, from the user's own label-budget curve.
 
 F1 over the amount of labels n follows, where detectors learn, a power law that levels off: F1(n) = a − b · n^(−c). It
-is fitted to the budgets that were measured, and drawn again many times from what is uncertain about them. Four budgets
+is fitted to the measured budgets, and fitted again many times to values drawn within their uncertainty. Four budgets
 are the fewest that can contradict three parameters; with fewer no estimate is given.
 """
 
@@ -58,13 +58,13 @@ class ExpectedGain:
     """What more labels should buy.
 
     Attributes:
-        now: F1 with the labels there are, as the fit has it.
+        now: F1 with the existing labels, according to the fit.
         then: F1 with the new ones.
         gain: then − now.
         gain_low: lower end of its 95 % interval.
         gain_high: upper end.
         law: the fit.
-        sentence: all of this for a person, with what is doubtful about it.
+        sentence: all of this in words, with its caveats.
     """
 
     now: float
@@ -86,7 +86,7 @@ def fit_power_law(amount: FloatArray, f1: FloatArray) -> PowerLaw:
     drop = np.where(spread > 1e-15, -shared / np.maximum(spread, 1e-15), 0.0)
     drop = np.maximum(drop, 0.0)
     ceiling = mean_y + drop * mean_x
-    high = ceiling > 1.0  # nothing is better than right: fit again with the ceiling held
+    high = ceiling > 1.0  # F1 cannot exceed 1: fit again with the ceiling held there
     held = np.maximum(((1.0 - y) @ x) / np.maximum((x**2).sum(axis=0), 1e-300), 0.0)
     ceiling, drop = np.where(high, 1.0, ceiling), np.where(high, held, drop)
     error = ((ceiling - drop * x - y[:, None]) ** 2).sum(axis=0)  # (E,)
@@ -99,8 +99,8 @@ def estimate_gain(
 ) -> ExpectedGain:
     """What ``more`` labels should buy on top of ``now``, both in the curve's unit.
 
-    Each draw moves every point by its noise (its own where known, never less than what is left over by the fit) and
-    fits again.
+    Each draw moves every point by its noise (its own where known, never less than the residual of the fit) and fits
+    again.
 
     Raises:
         ConfigError: too few budgets, or amounts that make no sense.
@@ -151,10 +151,10 @@ def _sentence(expected: ExpectedGain, curve: Curve, now: float, more: float) -> 
 def read_curve(path: str | Path, *, strategy: str | None = None) -> Curve:
     """A label-budget curve from a CSV.
 
-    Either ``label-budget.csv`` of ``mast experiment label-budget`` (budgets in training chunks, in the system's
-    name), or any table with ``f1`` and one of ``clips``, ``chunks``, ``boxes``, ``minutes``; then ``f1_low`` and
-    ``f1_high`` (95 %) and ``strategy`` where they are there. Of several strategies one is taken: the one asked for,
-    else time-balanced, else the first; of several datasets and test parts the first.
+    Either ``label-budget.csv`` of ``mast experiment label-budget`` (budgets in training chunks, read from the
+    system's name), or any table with ``f1`` and one of ``clips``, ``chunks``, ``boxes``, ``minutes``; ``f1_low`` and
+    ``f1_high`` (95 %) and ``strategy`` are used where present. Of several strategies one is taken: the requested one,
+    else time-balanced, else the first; of several datasets and test parts, the first.
     """
     file = Path(path)
     if not file.is_file():

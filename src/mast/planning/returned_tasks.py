@@ -145,7 +145,7 @@ def _read_tables(plan: pd.DataFrame, tables: list[Path], format: str, heard: np.
     for row in np.flatnonzero(heard).tolist():
         if tables[row].is_file():
             own = read_annotations(tables[row], format, recordings=known.iloc[[row]]).events
-            # whatever the table calls its sound (a path on somebody's machine, say), it lies beside this clip
+            # whatever the table calls its sound (a path on somebody's machine, say), it belongs to this clip
             parts.append(own.assign(recording=str(plan["clip"].iloc[row])))
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True) if filled else empty_events()
@@ -207,16 +207,16 @@ def _spans(plan: pd.DataFrame) -> pd.DataFrame:
 
 
 def _recordings(plan: pd.DataFrame) -> pd.DataFrame:
-    """What the plan knows about the original recordings; their own clock is not the clip's, and is left to them."""
+    """What the plan knows about the original recordings; its datetime is the clip's, not theirs, and is left out."""
     columns = ["recording", "duration_s", "sample_rate", "site"]
     return plan[columns].drop_duplicates("recording").reset_index(drop=True)
 
 
 def merge_returned(existing: AnnotationSet, returned: AnnotationSet) -> AnnotationSet:
-    """Annotations from before with those that came back.
+    """Earlier annotations together with those that came back.
 
-    Where both speak of the same span, what came back wins: earlier events whose middle lies in a span that was
-    listened to now are dropped, so a task that is corrected and taken back again leaves no double boxes.
+    Where both cover the same span, what came back wins: earlier events whose middle lies in a span that was
+    listened to now are dropped, so a task that is corrected and read back again leaves no duplicate boxes.
     """
     old = existing.events
     middle = (old["start_s"] + old["end_s"]) / 2
@@ -225,7 +225,7 @@ def merge_returned(existing: AnnotationSet, returned: AnnotationSet) -> Annotati
         replaced |= (old["recording"] == name) & (middle >= start) & (middle < end)
     parts = [part for part in (old[~replaced], returned.events) if len(part)]
     spans = [part for part in (existing.reviewed, returned.reviewed) if len(part)]
-    # what is known from before wins: a plan knows a recording only by its clips
+    # what was known before wins: a plan knows a recording only by its clips
     both = replace(returned, events=empty_events(), reviewed=AnnotationSet().reviewed).with_recordings(
         existing.recordings
     )

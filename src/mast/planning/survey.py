@@ -27,7 +27,7 @@ from mast.models.find import find_model
 from mast.models.mast_detector import MastDetector
 from mast.planning.cover import Survey
 
-MIN_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
+MIN_SCORE = 0.05  # raw; boxes with lower scores add hardly any uncertainty
 _BATCH = {"cuda": 32}  # chunks at once, our choice; elsewhere 4
 
 
@@ -38,7 +38,7 @@ class _Chunk(NamedTuple):
 
 
 class Surveyor:
-    """A trained detector, or a pretrained encoder (which knows no doubt), looking at clips.
+    """A trained detector, or a pretrained encoder (which gives no uncertainty), looking at clips.
 
     Args:
         folder: as :func:`mast.models.find.find_model` takes it.
@@ -86,7 +86,7 @@ class Surveyor:
         return Survey(vectors, clip, uncertainty, known, failures)
 
     def count_chunks(self, clips: pd.DataFrame) -> int:
-        """How many chunks a look at these clips takes."""
+        """How many chunks the model looks at for these clips."""
         spans = zip(clips["start_s"], clips["end_s"], strict=True)
         return sum(len(chunk_grid(float(a), float(b), self.front_end)) for a, b in spans)
 
@@ -145,7 +145,7 @@ class Surveyor:
 
     @torch.inference_mode()
     def _run_model(self, sound: Tensor) -> tuple[Vectors, list[Detections]]:
-        """(B, samples) → (B, D) embeddings, and what a detector finds: B times, or nothing of an encoder."""
+        """(B, samples) → (B, D) embeddings, and what a detector finds: B results, or none from an encoder."""
         spectrograms = self._hearing.spectrograms(sound)
         if not self.detects:
             return pool_chunks(self._hearing.tokens(spectrograms)), []
@@ -155,7 +155,7 @@ class Surveyor:
         return pool_chunks(output.tokens), found
 
     def _expected_errors(self, chunk: _Chunk, found: Detections) -> float:
-        """About the boxes of a chunk as the model's habit draws them: a song of five notes is one decision."""
+        """Expected errors in a chunk's boxes, as the habit draws them: a song of five notes is one decision."""
         scores, habit = found.scores.double().cpu().numpy(), self.card.habit
         if habit is not None:
             cells = found.boxes.double().cpu().numpy()
@@ -166,7 +166,7 @@ class Surveyor:
 
 
 def pool_chunks(tokens: Tensor) -> Vectors:
-    """(B, D, T/16, F/16) the encoder's map → (B, D) one embedding a chunk: the mean over time and frequency."""
+    """(B, D, T/16, F/16) the encoder's map → (B, D) one embedding per chunk: the mean over time and frequency."""
     return np.asarray(tokens.float().mean(dim=(2, 3)).cpu().numpy(), dtype=np.float32)
 
 
@@ -180,7 +180,7 @@ def expected_errors(scores: FloatArray) -> float:
 
 
 def expected_errors_by_clip(events: pd.DataFrame, clips: pd.DataFrame) -> FloatArray:
-    """(C,) doubt in each clip, from a table of detections: an event counts where its middle lies."""
+    """(C,) uncertainty of each clip, from a table of detections: an event counts where its middle lies."""
     uncertainty = np.zeros(len(clips))
     middle = ((events["start_s"] + events["end_s"]) / 2).to_numpy(dtype=np.float64)
     scores = events["score"].to_numpy(dtype=np.float64)
@@ -194,7 +194,7 @@ def expected_errors_by_clip(events: pd.DataFrame, clips: pd.DataFrame) -> FloatA
 
 
 def chunk_grid(start_s: float, end_s: float, front_end: FrontEnd) -> list[float]:
-    """Where the chunks begin that a clip is looked at in: end to end, the last at least half full."""
+    """Where the chunks of a clip begin: end to end, the last at least half full."""
     n = max(1, round((end_s - start_s) / front_end.chunk_s))
     return [start_s + k * front_end.chunk_s for k in range(n)]
 

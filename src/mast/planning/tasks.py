@@ -2,7 +2,7 @@
 
     TASKS/README.txt            what to do, for the person who listens
     TASKS/plan.csv              which clip is which span of which recording; a column to tick off
-    TASKS/clips/0001_….wav      the sound, and beside it (Raven, Audacity) its table, empty or filled in by the detector
+    TASKS/clips/0001_….wav      the sound, and next to it (Raven, Audacity) its table, empty or filled by the detector
     TASKS/project.json          instead of tables, for Whombat: an annotation project (AOEF) with a task per clip
 
 Clips come best first. ``plan.csv`` also holds the fingerprint of each table as handed out, so that a table nobody
@@ -73,9 +73,9 @@ def write_tasks(
         out: a new or empty folder.
         chosen: clips, best first, as :func:`mast.planning.choose.choose_clips` gives.
         dataset: where the recordings lie.
-        format: whose tables.
+        format: the tool whose tables are written.
         strategy: how they were chosen, for the record.
-        prefill: gives the boxes that a clip's table has from the start: a detector's, or what is known from elsewhere.
+        prefill: gives the boxes that a clip's table starts with: a detector's, or known from elsewhere.
         progress: called after each clip.
 
     Returns:
@@ -174,7 +174,7 @@ def cut_clip(source: Path, target: Path, start_s: float, end_s: float) -> tuple[
         for begin in range(first, last, step):
             block = read(source, start_s=begin / rate, end_s=min(begin + step, last) / rate)
             if subtype.startswith("PCM"):
-                block = np.clip(block, -1.0, 1.0)  # a decoded mp3 may reach beyond
+                block = np.clip(block, -1.0, 1.0)  # a decoded mp3 may go beyond ±1
             clip.write(block)
             written += len(block)
             if len(block) < min(step, last - begin):
@@ -230,7 +230,7 @@ def table_path(folder: Path, clip: str, format: str) -> Path:
 
 
 def fingerprint(path: Path) -> str:
-    """Of a table's content, whatever a program does to line ends; empty where there is none."""
+    """A hash of a table's content that ignores changed line ends; empty where there is no table."""
     if not path.is_file():
         return ""
     lines = path.read_bytes().replace(b"\r\n", b"\n").strip()
@@ -238,7 +238,7 @@ def fingerprint(path: Path) -> str:
 
 
 def _write_tables(annotations: AnnotationSet, plan: pd.DataFrame, folder: Path, format: str) -> list[str]:
-    """Write them, and give the fingerprint of each; a project says itself what was done, so it has none."""
+    """Write the tables and return the fingerprint of each; a project itself says what was done, so it has none."""
     if format == "aoef":
         write_project(annotations, folder / PROJECT, name=folder.name)
         return [""] * len(plan)

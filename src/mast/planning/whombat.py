@@ -21,7 +21,7 @@ INSTRUCTIONS = (
 
 
 def write_project(annotations: AnnotationSet, path: Path, *, name: str) -> None:
-    """Write clips, each wholly one task, with the boxes they have so far."""
+    """Write clips, each of them one task, with the boxes they have so far."""
     from soundevent import data
     from soundevent.io import aoef
 
