@@ -33,15 +33,15 @@ def load(
     Args:
         name: ``"default"`` for the model that ships with mast; a run of ``mast fit`` or ``mast train``, or a model
             folder; ``"hf://owner/name"`` or ``"hf://owner/name@revision"`` for a model on the Hugging Face hub.
-        device: ``"cpu"``, ``"cuda"`` …; the GPU where there is one by default.
+        device: ``"cpu"``, ``"cuda"`` …; by default, the GPU if there is one.
         threshold: minimum score of an event; the model's own, tuned on validation, by default.
         precision: share of events that should be right; picks the threshold that reached it on validation.
         hop: step from window to window as a share of the window.
-        thorough: listen at three playing speeds and merge what is found: better at recorders that the model does not
-            know, and three times slower; not with ``embed``.
+        thorough: search at three playing speeds and merge what is found: better for recorders that the model does not
+            know, but three times slower; not with ``embed``.
         batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
-        runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16, where
+        runtime: what runs the network. By default, ONNX Runtime in eight bits on CPUs without bfloat16; there,
             ``"torch"`` keeps float32.
         compile: compile the model for the GPU: slow start, then faster; MAST on CUDA by default.
         band_hz: upper edge of the band to search, in Hz or by the animals' name, as with ``--band``; the model's own by
@@ -61,7 +61,7 @@ def load(
     """
     from mast.detect_options import DetectOptions
     from mast.grid import upper_edge_hz
-    from mast.inference import Detector  # pandas takes most of a second to import: not before it is needed
+    from mast.inference import Detector  # imported late: pandas takes most of a second
     from mast.settings import parse_settings
 
     given = {

@@ -1,4 +1,4 @@
-"""Arrays by what they hold."""
+"""Types of arrays, named by what they hold."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Samples = NDArray[np.float32]  # of sound
-Vectors = NDArray[np.float32]  # embeddings, one a row
+Vectors = NDArray[np.float32]  # embeddings, one per row

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from mast.errors import ConfigError
 from mast.habit import Box, Habit
 
-# of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
-# recordings (results/hop.json); calls of up to 2.5 s are still seen whole
+# as a share of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on
+# simulated recordings (results/hop.json); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
-# and up to this in a recording where that saves a window, one in eight of a minute, if the user asks for no other step;
-# F1 is the same (results/hop_one_minute.json)
+# the step grows up to this in a recording where that saves a window (one in eight in a minute of sound), unless the
+# user gives a step; F1 is the same (results/hop_one_minute.json)
 LONGEST_DEFAULT_HOP = 0.8125
 Runtime = Literal["torch", "onnx"]
 
@@ -22,24 +22,24 @@ class DetectOptions(BaseModel):
     """What a user may choose when a model searches recordings; ``None`` leaves it to the model or the machine.
 
     Attributes:
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
-        threshold: minimum score of an event, as the column ``score`` has it: a probability where the checkpoint was
-            calibrated. The checkpoint's own (tuned on validation) by default.
-        precision_target: instead of a threshold: the lowest one that reached this precision on validation.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; by default, the GPU if there is one.
+        threshold: minimum score of an event, as in the column ``score``: a probability if the checkpoint was
+            calibrated. By default, the checkpoint's own (tuned on validation).
+        precision_target: instead of a threshold: use the lowest one that reached this precision on validation.
         hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
             ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces. The default is
             a little longer in recordings where that saves a window, such as those of a minute.
-        thorough: listen at three playing speeds and merge what is found, which takes three times as long; not with
+        thorough: search at three playing speeds and merge what is found, which takes three times as long; not with
             ``embed``.
         batch_size: windows at once; by default, chosen for the device. On a GPU every batch is filled up, with the
             windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.
-            They are held until the recording is done: 2 D bytes an event, D the encoder's width.
-        runtime: what computes the network, ``"torch"`` or ``"onnx"`` (ONNX Runtime on a CPU, in eight bits). By default
-            ONNX Runtime where there is neither a GPU nor a CPU with bfloat16, and the model is one that it can compute.
+            They are held in memory until the recording is done: 2 D bytes per event, D being the encoder's width.
+        runtime: what runs the network, ``"torch"`` or ``"onnx"`` (ONNX Runtime on a CPU, in eight bits). By default,
+            ONNX Runtime if there is neither a GPU nor a CPU with bfloat16, and it can run the model.
         compile: compile the model for this GPU, which makes the start slower; MAST on CUDA by default.
-        band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model
-            that much faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, bats up to 128.
+        band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model that
+            much faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 128 kHz.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone; the model's own habit by default.
         join_s: boxes of a similar band at most this many seconds apart are one; the model's own habit by default, none
             where ``box`` is given.
@@ -76,7 +76,7 @@ class DetectOptions(BaseModel):
         return self
 
     def resolve_habit(self, own: Habit | None) -> Habit:
-        """How boxes are drawn: as asked for, else by the model's own habit, else as the model gives them."""
+        """How boxes are drawn: as requested, else by the model's own habit, else as the model gives them."""
         habit = own or Habit()
         if self.box is not None:
             return habit.model_copy(update={"box": self.box, "join_s": self.join_s})

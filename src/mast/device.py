@@ -1,4 +1,4 @@
-"""Which device, what it can do, and moving small tensors to a GPU without making the CPU wait for it."""
+"""Finding a device and what it can do, and moving small tensors to a GPU without making the CPU wait."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mast.errors import ConfigError, first_line
 
 
 def find_device(name: str | torch.device | None = None) -> torch.device:
-    """The device of that name, if it can be used here; without a name the GPU where there is one.
+    """The device of that name, if it can be used here; without a name, the GPU if there is one.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the device cannot be used.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -31,16 +31,16 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
 
 
 def gpu_of_worker(number: int) -> str | None:
-    """The GPU of one of several workers on this machine, who take them in turn; none where there is none."""
+    """The GPU for one of several workers on this machine, assigned in turn; None without a GPU."""
     return f"cuda:{number % torch.cuda.device_count()}" if torch.cuda.is_available() else None
 
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     """A CPU tensor on ``device``; the CPU does not wait.
 
-    A copy from ordinary memory may wait until the GPU has done all it was given, which in a training step is the whole
-    step before. From pinned memory it queues up like any other work; pinned blocks are kept and used again.
-    Compiled code cannot pin: there a small constant becomes part of the graph.
+    A copy from ordinary memory may wait until the GPU has finished all queued work, in training the whole previous
+    step. A copy from pinned memory is queued like any other work; pinned blocks are kept and reused.
+    Compiled code cannot pin memory: there, a small constant becomes part of the graph.
     """
     target = torch.device(device)
     if torch.compiler.is_compiling():
@@ -54,7 +54,7 @@ def has_bfloat16(device: torch.device) -> bool:
     """Whether the hardware multiplies bfloat16 itself. Elsewhere it is emulated, slower than float32, or fails."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    # older releases of torch lack these questions: float32 is always right
+    # older releases of torch lack these functions: float32 always works
     asks = (
         getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     )

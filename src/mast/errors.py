@@ -1,8 +1,8 @@
-"""Everything that can go wrong without a bug of ours, as one clear sentence.
+"""Everything that can go wrong without a bug in mast, reported in one clear sentence.
 
 A user's mistake is a :class:`MastError`: its message says what was found, where (file, row, field), what was expected,
-and what to do. What the machine refuses (a full disk, a missing permission) may surface anywhere, as an ``OSError`` or
-as a library's own error around one; :func:`machine_fault` makes the sentence, wherever it ends up being shown.
+and what to do. Faults of the machine (a full disk, a missing permission) may surface anywhere, as an ``OSError`` or
+wrapped in a library's own error; :func:`machine_fault` makes the sentence, wherever it is shown in the end.
 The command line prints either on one line; ``--debug`` shows the traceback.
 """
 
@@ -39,9 +39,9 @@ class ConfigError(MastError):
     """A recipe or an option that makes no sense."""
 
 
-MAX_SHOWN = 400  # characters of a message: our choice, four lines of a terminal
+MAX_SHOWN = 400  # characters of a message; our choice: four lines of a terminal
 _FROM_WORKER = "Original Traceback (most recent call last)"
-_LAST_SHOWN = 120  # of them from the end, where a message says what to do
+_LAST_SHOWN = 120  # this many of them from the end, where a message says what to do
 
 
 def first_line(error: BaseException) -> str:
@@ -54,7 +54,7 @@ def first_line(error: BaseException) -> str:
 
 
 def not_a_folder(path: Path) -> str:
-    """What a path is that is not the folder it should be, as messages say it.
+    """Why a path is not the folder it should be, in the words of a message.
 
     >>> not_a_folder(Path("nowhere"))
     'no such folder'
@@ -72,10 +72,10 @@ def shorten(text: object) -> str:
     "bad name: 'a\\\\xff\\\\x1b[2J.wav'"
     """
     message = str(text).strip()
-    # torch hands on the traceback of a data loader's worker as the message
+    # torch passes on the traceback of a data loader's worker as the message
     if _FROM_WORKER in message[:MAX_SHOWN]:
         message = message.rpartition("\n")[2].partition(": ")[2]
-    if len(message) > 4 * MAX_SHOWN:  # the middle goes anyway: nothing below has to look at it
+    if len(message) > 4 * MAX_SHOWN:  # the middle is dropped anyway: do not process it below
         message = f"{message[: 2 * MAX_SHOWN]} … {message[-2 * MAX_SHOWN :]}"
     line = "".join(map(_printable, re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", message)))
     if len(line) <= MAX_SHOWN:
@@ -86,14 +86,14 @@ def shorten(text: object) -> str:
 def _printable(character: str) -> str:
     if character.isprintable():
         return character
-    # a byte of a name on disk that is not text, spelt as tables spell it
+    # a byte of a file name that is not valid text, spelt as in tables
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 
 
 RUN_AGAIN = ", then run the same command again"
-# what the machine can refuse, by the number that the system gives it, and what to do about it
+# what the machine can refuse, by the system's error number, and what to do about it
 _REFUSALS = {
     errno.ENOSPC: f"the disk is full; free some space{RUN_AGAIN}",
     errno.EDQUOT: f"your quota on this disk is used up; free some space{RUN_AGAIN}",
@@ -142,7 +142,7 @@ def machine_fault(error: BaseException) -> str | None:
 
 
 def errno_of(error: BaseException) -> int | None:
-    """The system's number of what it refused, also where a library reports it only in words; ``None`` without one.
+    """The system's error number, even if a library reports the error only in words; ``None`` without one.
 
     >>> errno_of(RuntimeError("write failed: No space left on device")) == errno.ENOSPC
     True
@@ -165,9 +165,9 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def _path_in_error(error: BaseException) -> str:
-    """The file or folder that an error is about; empty where it does not say."""
+    """The file or folder that an error is about; empty if it does not say."""
     if isinstance(error, OSError):
-        for name in (error.filename2, error.filename):  # of a move or copy, where to
+        for name in (error.filename2, error.filename):  # the target of a move or copy first
             if isinstance(name, str | bytes):
                 return os.fsdecode(name)
     quoted = _QUOTED_PATH.findall(str(error).strip().rpartition("\n")[2])  # not the files of a traceback

@@ -1,4 +1,4 @@
-"""The one event schema, and geometry of boxes.
+"""The one event schema, and the geometry of boxes.
 
 An event is a box in seconds × hertz with what is known about it. The same columns serve expert
 annotations, detections, pseudo-labels and archives; ``source`` tells them apart.
@@ -44,7 +44,7 @@ MAX_HZ = 1e7  # our choice: ten times what any recorder of animal sounds samples
 
 
 def as_events(table: pd.DataFrame) -> pd.DataFrame:
-    """Bring a table into the event schema: columns added, typed and ordered; other columns kept behind.
+    """Bring a table into the event schema: its columns are added, typed and ordered; other columns are kept after them.
 
     ``file`` is accepted for ``recording``. Text that is missing becomes the empty string.
 
@@ -65,7 +65,7 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_columns(table: pd.DataFrame, columns: Mapping[str, str], what: str) -> pd.DataFrame:
-    """The table with these columns first, those that are missing filled in, each of its type; the others are kept.
+    """The table with these columns first, each with its type and filled in if missing; other columns are kept.
 
     Args:
         table: with a column ``recording``, or ``file``, which is renamed.
@@ -87,7 +87,7 @@ def with_columns(table: pd.DataFrame, columns: Mapping[str, str], what: str) -> 
             typed[column] = _DEFAULTS.get(column, "" if dtype == "str" else np.nan)
         given = typed[column]
         if given.dtype == dtype and not (dtype == "str" and given.hasnans):
-            continue  # most tables come from here, and small ones pass many times
+            continue  # most tables were made here, and small ones come through many times
         if dtype == "str":
             filled = given.astype("object")
             typed[column] = filled.where(filled.notna(), "").astype(str)
@@ -122,14 +122,14 @@ def check_events(
     """Refuse the first event that no recording can hold, naming ``where(row)``: one rule for every format.
 
     Times are finite seconds within a year and not negative, frequencies finite hertz, both in order; points and lines
-    (equal limits) are kept. A low frequency may be negative where the box reaches above 0 Hz: :func:`clip_at_zero` is
-    for it. A score is a probability, or at least finite.
+    (equal limits) are kept. A low frequency may be negative if the box reaches above 0 Hz: :func:`clip_at_zero`
+    handles it. A score is a probability, or at least finite.
 
     Args:
         events: with the columns of a box; ``score`` may be missing.
         where: a row's place in words.
         blank_scores: whether NaN stands for an unknown score, as in a table with blank cells.
-        probabilities: whether scores must lie in 0–1; some tools rank by decibels, which can be measured all the same.
+        probabilities: whether scores must lie in 0–1; some tools rank by decibels, which can be evaluated just as well.
     """
     box = boxes_of(events)
     start, low, end, high = box.T
@@ -164,7 +164,7 @@ def check_events(
 
 
 def clip_at_zero(events: pd.DataFrame) -> pd.DataFrame:
-    """The events from 0 Hz up, where they reach above it: in Raven, a box can be dragged a little below the axis.
+    """Cut off what lies below 0 Hz of events that reach above it: in Raven, a box can be dragged a little below 0.
 
     >>> box = {"start_s": [0.0], "end_s": [1.0], "low_hz": [-20.0], "high_hz": [900.0]}
     >>> clip_at_zero(pd.DataFrame(box))["low_hz"].tolist()
@@ -218,7 +218,7 @@ def pairwise_iom(a: ArrayLike, b: ArrayLike) -> FloatArray:
 
 
 def pairwise_band_iou(a: ArrayLike, b: ArrayLike) -> FloatArray:
-    """Intersection over union of the bands alone, (N, M); 1 for equal bands, also without height.
+    """Intersection over union of the bands alone, (N, M); 1 for equal bands, even those without height.
 
     >>> pairwise_band_iou([[0, 1000, 1, 2000]], [[5, 1500, 6, 2500], [5, 1000, 6, 2000]]).round(3).tolist()
     [[0.333, 1.0]]
@@ -250,7 +250,7 @@ def overlapping_pairs(
 ) -> Pairs:
     """Every pair with ``overlap ≥ threshold`` (and above 0), found without comparing all with all.
 
-    Predictions are taken in blocks along time, and each block meets only the truths it can touch, so a
+    Predictions are taken in blocks along time, and each block is compared only with the truths it can touch, so a
     day of dense detections needs little memory.
 
     Args:
@@ -294,9 +294,9 @@ def overlapping_pairs(
 def suppress_overlapping(
     boxes: FloatArray, scores: FloatArray, *, threshold: float, overlap: OverlapMeasure
 ) -> IntArray:
-    """Rows that stay, in their order, when of two that overlap more than ``threshold`` the lower-scored goes.
+    """Rows that stay, in their order, when of two that overlap more than ``threshold`` the lower-scored is dropped.
 
-    Of two with equal scores the later goes; one that has gone drops no others.
+    Of two with equal scores the later is dropped; one that was dropped drops no others.
     """
     pairs = overlapping_pairs(boxes, boxes, threshold=threshold, overlap=overlap)
     rank = np.empty(len(scores), dtype=np.int64)
@@ -311,7 +311,7 @@ def suppress_overlapping(
 
 
 class Matches(NamedTuple):
-    """One-to-one pairs of predictions and truths, in descending score."""
+    """One-to-one pairs of predictions and truths, by descending score."""
 
     prediction: IntArray  # (K,) rows among the predictions
     truth: IntArray  # (K,) rows among the truths
@@ -321,8 +321,8 @@ class Matches(NamedTuple):
 def match_pairs(pairs: Pairs, scores: ArrayLike) -> Matches:
     """Choose greedily: the best-scored prediction takes the free truth it overlaps most, and so on.
 
-    Of predictions with equal scores, the pair that overlaps most is chosen first; equal overlaps take the first truth,
-    and then the first prediction.
+    Among predictions with equal scores, the pair that overlaps most is chosen first; among equal overlaps, the first
+    truth, and then the first prediction.
     """
     score = np.asarray(scores, dtype=np.float64).reshape(-1)[pairs.prediction]
     order = np.lexsort((pairs.prediction, pairs.truth, -pairs.overlap, -score))
@@ -349,7 +349,7 @@ def match_boxes(
 ) -> Matches:
     """Match greedily: the best-scored prediction takes the free truth it overlaps most, and so on.
 
-    A pair needs ``overlap ≥ threshold``. Equals are told apart as in :func:`match_pairs`.
+    A pair needs ``overlap ≥ threshold``. Ties are broken as in :func:`match_pairs`.
 
     >>> match_boxes([[0, 0, 2, 2]], [[0, 0, 2, 2], [0, 0, 2, 1.9]], [0.3, 0.9]).prediction.tolist()
     [1]

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and folders that one process writes at a time."""
+"""Files that are written whole or not at all, and folders that only one process writes at a time."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from filelock import FileLock, Timeout
 
 from mast.errors import ConfigError, MastError, errno_of
 
-_MAX_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
+_MAX_NAME_BYTES = 160  # of a name that is used unchanged; file systems allow 255, and we add about 40
 _PART = re.compile(r"^\..*\.(?P<process>\d+)-(?P<machine>[0-9a-f]{8})-[0-9a-f]{8}\.part$", re.DOTALL)
 _LOCK = ".lock"
-_PROBE_BYTES = 1 << 20  # more than a disk that has just refused something takes
+_PROBE_BYTES = 1 << 20  # more than fits on a disk that has just refused something
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write beside, make sure it is on disk, move into place: a kill leaves the old file or the new one."""
+    """Write a temporary file, make sure it is on disk, then move it: a kill leaves the old file or the new one."""
     with atomic_file(path) as part:
         part.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """JSON that people can read, too; half characters of odd file names come back. See :func:`write_atomic`."""
+    """Write JSON that people can read, too; undecodable bytes of file names survive. See :func:`write_atomic`."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomic(path, text.encode(errors="backslashreplace"))
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """:func:`write_atomic` for what is written by somebody else: yields the path beside, to be written there.
+    """:func:`write_atomic` for other writers: yields the path of a temporary file, which they write.
 
-    Where the block raises, the old file stays and what was written beside is removed. Whoever writes, the file ends up
-    with the permissions that any new file gets here; some libraries would make it readable by its owner alone.
+    If the block raises, the old file stays and the temporary one is removed. Whoever writes, the file ends up with the
+    permissions that any new file gets here; some libraries would make it readable by its owner alone.
 
     Raises:
-        OSError: with the file's name, where the disk does not take it; also where a library only said that it failed.
+        OSError: with the file's name, if the disk refuses it, even if a library only reported that it failed.
     """
     with name_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,10 +72,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Ask before hours of work what :func:`atomic_file` would be told after them; nothing stays of it.
+    """Check before hours of work that :func:`atomic_file` can write after them; leaves nothing behind.
 
     Raises:
-        OSError: with the file's name, where no file can be written there.
+        OSError: with the file's name, if no file can be written there.
     """
     with name_in_errors(path):
         if path.is_dir():
@@ -88,9 +88,9 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder beside, to be filled, that then takes the place of what was there; one process or thread after another.
+    """Yield a new folder to fill, which then replaces what was there; processes and threads take turns.
 
-    Where the block raises, the old folder stays and the new one is removed.
+    If the block raises, the old folder stays and the new one is removed.
     """
     with name_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def holds_files(path: Path) -> bool:
-    """Whether something is there that a command must not write over: a file, or a folder with files to be seen."""
+    """Whether something is there that a command must not overwrite: a file, or a folder with visible files."""
     return path.is_file() or (path.is_dir() and any(inside.name[0] != "." for inside in path.iterdir()))
 
 
@@ -129,7 +129,7 @@ def replace_folder(source: Path, target: Path) -> None:
 
 @contextmanager
 def name_in_errors(path: Path) -> Iterator[None]:
-    """Let what the machine refuses in the block be an ``OSError`` that names this file, whatever a library raises."""
+    """Turn faults of the machine in the block into an ``OSError`` that names this file, whatever a library raises."""
     try:
         yield
     except Exception as error:
@@ -140,7 +140,7 @@ def name_in_errors(path: Path) -> Iterator[None]:
 
 
 def _names_other_file(error: Exception, path: Path) -> bool:
-    """Whether an error names a file of its own, and not what is written beside ``path``."""
+    """Whether an error names a file other than the temporary one for ``path``."""
     named = (error.filename2 or error.filename) if isinstance(error, OSError) else None
     if not isinstance(named, str | bytes):
         return False
@@ -149,12 +149,12 @@ def _names_other_file(error: Exception, path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, *, busy: Callable[[], None] = lambda: None, patience_s: float = 0.0) -> Iterator[None]:
-    """Hold a lock, a file, for the length of the block; it goes with the process, however that ends.
+    """Hold a lock file for the duration of the block; it is released with the process, however that ends.
 
     Args:
-        path: of the lock; its folder is made.
-        busy: called once where another process or thread holds it; may raise. Then the lock is waited for.
-        patience_s: how long another may hold it before that.
+        path: of the lock; its folder is created.
+        busy: called once if another process or thread holds the lock; may raise. Then the lock is waited for.
+        patience_s: how long another may hold it before ``busy`` is called.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, thread_local=False)
@@ -166,13 +166,13 @@ def locked(path: Path, *, busy: Callable[[], None] = lambda: None, patience_s: f
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows keeps it
-            path.unlink()  # those who wait notice, and make another
+        with suppress(OSError):  # Windows does not delete an open file
+            path.unlink()  # waiting processes notice, and make another
         lock.release()
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds this lock now. Asking takes a free lock for an instant."""
+    """Whether a process holds this lock now. Checking takes a free lock for an instant."""
     if not path.exists():
         return False
     lock = FileLock(path, thread_local=False)
@@ -180,7 +180,7 @@ def is_locked(path: Path) -> bool:
         lock.acquire(timeout=0)
     except Timeout:
         return True
-    except OSError:  # not ours to take
+    except OSError:  # we are not allowed to take it
         return False
     lock.release()
     return False
@@ -207,12 +207,12 @@ def sole_writer(folder: Path, name: str = _LOCK) -> Iterator[None]:
             yield
         finally:
             with suppress(OSError):
-                if is_new and os.listdir(folder) == [name]:  # nothing came of it
+                if is_new and os.listdir(folder) == [name]:  # nothing was written
                     shutil.rmtree(folder)
 
 
 def remove_partial_files(path: Path) -> None:
-    """Remove what killed writes of a file left beside it; only where no other process may be writing it now."""
+    """Remove what killed writes of a file left next to it; only where no other process may be writing it now."""
     prefix = _prefix(path)
     if path.parent.is_dir():
         for left in list(path.parent.iterdir()):
@@ -221,10 +221,10 @@ def remove_partial_files(path: Path) -> None:
 
 
 def remove_orphans(folder: Path, *, below: bool = False) -> None:
-    """Remove what killed processes of this machine left half written; what others are writing now stays.
+    """Remove what killed processes on this machine left half written; what others are writing now stays.
 
     Args:
-        folder: where to look; it need not be there.
+        folder: where to look; it need not exist.
         below: also in all folders below it.
     """
     for where, folders, files in os.walk(folder):
@@ -247,7 +247,7 @@ def remove_orphans(folder: Path, *, below: bool = False) -> None:
 
 @cache
 def machine_id() -> str:
-    """Differs wherever process numbers mean other processes: on another machine, after a start, in a container."""
+    """Differs wherever process numbers mean other processes: on another machine, after a reboot, in a container."""
     known = [platform.node()]
     with suppress(OSError):
         known.append(Path("/proc/sys/kernel/random/boot_id").read_text())
@@ -257,7 +257,7 @@ def machine_id() -> str:
 
 def _is_running(process: int) -> bool:
     if os.name != "posix":
-        return True  # asking would end it
+        return True  # on Windows, os.kill would end it
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -268,7 +268,7 @@ def _is_running(process: int) -> bool:
 
 
 def _disk_error(part: Path) -> OSError | None:
-    """What the disk says when asked for a little more space in a file that a library could not write; often nothing."""
+    """The disk's error when a file that a library could not write is made a little longer; often None."""
     try:
         with open(part, "ab") as file:
             file.write(bytes(_PROBE_BYTES))
@@ -284,7 +284,7 @@ def _part_path(path: Path) -> Path:
 
 
 def _prefix(path: Path) -> str:
-    """What hidden files of a file begin with: short enough for any file system, whatever the name."""
+    """The prefix of a file's hidden files: short enough for any file system, whatever the name."""
     raw = os.fsencode(path.name)
     if len(raw) <= _MAX_NAME_BYTES:
         return f".{path.name}."

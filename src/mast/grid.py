@@ -21,19 +21,19 @@ from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import ConfigError
 
 MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
-# of a chunk, our choice: more than a computer can look at at once, so that a mistake does not fill its memory
+# of a chunk; our choice: more than a computer can process at once, so that a mistake does not fill its memory
 MAX_FRAMES, MAX_BINS = 16_384, 1_024
 MAX_RATE = 10_000_000  # Hz, of any recorder
-_CELL_DIGITS = 6  # behind the point, of fractional cells: what seconds and hertz there and back leave intact
+_CELL_DIGITS = 6  # decimals of fractional cells that survive conversion to seconds and hertz and back
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
-_MIN_BINS = 1.0  # that the band's edge must leave of a box: less than a cell says nothing about the call
+_MIN_BINS = 1.0  # how much of a box the band's edge must leave: less than a cell says nothing about the call
 
-# where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
+# where the band ends for the animals that mast is used for most; hardly any bat calls above 128 kHz
 BANDS_HZ = {"fish": 2_000.0, "frogs": 8_000.0, "birds": 8_000.0, "bats": 128_000.0}
 
 
 class FrontEnd(BaseModel):
-    """What the detector looks at: a band of frequencies and how finely time is cut.
+    """What the detector looks at: a band of frequencies, and how finely time is divided.
 
     Defaults are the paper's. Times are given in samples so that frames are exact.
 
@@ -78,8 +78,8 @@ class FrontEnd(BaseModel):
     def at_band(self, high_hz: float) -> FrontEnd:
         """The same front end played faster or slower, so that its band ends at ``high_hz``.
 
-        Samples a frame, frames and bins stay: a model sees the same picture of sounds that are that much lower and
-        slower, or higher and faster.
+        Samples per frame, frames and bins stay the same: a model sees the same picture of sounds that are that much
+        lower and slower, or higher and faster.
 
         >>> FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)
         True
@@ -87,9 +87,9 @@ class FrontEnd(BaseModel):
         if high_hz == self.high_hz:
             return self
         rate = _rate(self, high_hz)
-        scale = rate / self.sample_rate  # whole samples: the band may end a fraction of a hertz aside
+        scale = rate / self.sample_rate  # a whole number, so the band may end a fraction of a hertz off
         edges = {name: getattr(self, name) * scale for name in ("low_hz", "mel_corner_hz")}
-        # in this order half the rate stays just that
+        # computed in this order, half the rate stays exactly half the rate
         edges["high_hz"] = self.high_hz * rate / self.sample_rate
         return FrontEnd.model_validate(self.model_dump() | {"sample_rate": rate, **edges})
 
@@ -186,8 +186,8 @@ class GridBoxes(NamedTuple):
 def in_band(boxes: ArrayLike, front_end: FrontEnd) -> BoolArray:
     """Which events a front end can see: (N,).
 
-    An event lies outside where the band does not reach it, or where the band's edge leaves less than a bin of it. One
-    that is narrow by nature stays.
+    An event lies outside if the band does not reach it, or if the band's edge leaves less than a bin of it. One that
+    is itself narrower stays.
 
     Args:
         boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
@@ -215,7 +215,7 @@ def events_to_grid(
 
     Times: floor of seconds over the hop. Frequencies: nearest mel-bin centre. Clipped to the chunk; at
     least one cell each way. An event is left out when it does not touch the chunk, lies outside the band
-    (:func:`in_band`), or was cut by the chunk's edge to less than ``min_event_s``. A call that is short by nature
+    (:func:`in_band`), or was cut by the chunk's edge to less than ``min_event_s``. A call that is itself shorter
     stays: left out, it would be taught as background.
 
     Args:
@@ -287,8 +287,8 @@ def grid_to_events(
 def events_to_cells(boxes: ArrayLike, front_end: FrontEnd) -> FloatArray:
     """Seconds and hertz → fractional cells counted from the recording's start; nothing is clipped or left out.
 
-    Undoes :func:`grid_to_events` to a millionth of a cell. To that they are rounded: an overlap of exactly one half
-    on the grid stays one.
+    Undoes :func:`grid_to_events` to a millionth of a cell. Cells are rounded to that, so that an overlap of exactly one
+    half on the grid stays exactly one half.
 
     Args:
         boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.

@@ -1,4 +1,4 @@
-"""What one box is: a habit of whoever draws boxes, which a model may know, learn from a few boxes, or be told.
+"""What counts as one box: a habit of whoever draws boxes, which a model may have, learn from a few boxes, or be given.
 
 Some people box a call with all its harmonics and its echo, others the strongest harmonic alone; some box notes,
 others the songs they make. ``mast.annotations.redraw`` draws a model's boxes as a habit says.
@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Box = Literal["all", "strongest"]
-# Hz, from where on experts box the strongest harmonic alone rather than the whole call; measured on Costa Rican bats,
+# Hz, above which experts box the strongest harmonic alone rather than the whole call; measured on Costa Rican bats,
 # results/habits.json
 STRONGEST_ABOVE_HZ = 50_000.0
 
@@ -41,7 +41,7 @@ class Habit(BaseModel):
 
     @property
     def settings(self) -> dict[str, str | float]:
-        """All of it that changes boxes, for ``run.json``."""
+        """The settings that change boxes, for ``run.json``."""
         strongest = f"strongest, {self.band_db:g} dB of its band and {self.time_db:g} dB of its time"
         return {
             "box": strongest if self.box == "strongest" else "all",

@@ -1,6 +1,6 @@
-"""What this machine may be able to do, asked without torch, which takes seconds to import.
+"""What this machine may be able to do, found out without torch, which takes seconds to import.
 
-Where it cannot be known, the answer is yes: then torch is imported, and decides (:mod:`mast.device`).
+Where that cannot be known, the answer is yes: then torch is imported, and decides (:mod:`mast.device`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 _CPU = Path("/proc/cpuinfo")
-_AMD = Path("/dev/kfd")  # how programs reach an AMD GPU, which torch drives as if it were one of CUDA
+_AMD = Path("/dev/kfd")  # how programs reach an AMD GPU, which torch treats as a CUDA device
 _AVX512F = 41  # as Windows numbers it
 _X86 = {"x86_64", "amd64", "i386", "i686"}
 
@@ -23,7 +23,7 @@ def might_have_gpu() -> bool:
 
 
 def might_have_bfloat16() -> bool:
-    """Whether the CPU may multiply bfloat16 itself: it has one of the abilities that :mod:`mast.device` asks for."""
+    """Whether the CPU may multiply bfloat16 itself: it has one of the features that :mod:`mast.device` checks for."""
     if platform.machine().lower() not in _X86:
         return False
     if sys.platform == "darwin":  # no Mac with an Intel CPU does
@@ -39,7 +39,7 @@ def might_have_bfloat16() -> bool:
 
 
 def _has_avx512() -> bool:
-    """What Windows says; every x86 CPU with bfloat16 has AVX-512, most laptops do not."""
+    """Whether Windows reports AVX-512; every x86 CPU with bfloat16 has it, most laptops do not."""
     system = getattr(ctypes, "windll", None)
     return system is None or bool(system.kernel32.IsProcessorFeaturePresent(_AVX512F))
 

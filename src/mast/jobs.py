@@ -15,21 +15,21 @@ from mast.errors import ConfigError
 from mast.files import machine_id
 from mast.progress import PROGRESS, REPORT_IN, STARTING, announce, read_progress
 
-LOG = ".job.log"  # what the command says, in its folder
+LOG = ".job.log"  # the command's output, in its folder
 _PROGRAM = (sys.executable, "-m", "mast")
-_RESUMED = ("detect", "fit")  # what the page begins, and may run again
-_PATIENCE_S = 10.0  # after which a command that was asked to stop is made to
+_RESUMED = ("detect", "fit")  # what the page starts, and may run again
+_PATIENCE_S = 10.0  # after which a command that was asked to stop is terminated
 
 
 class Jobs:
-    """Starts, stops and resumes commands. One at a time writes a folder."""
+    """Starts, stops and resumes commands. Only one at a time writes a folder."""
 
     def __init__(self) -> None:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
     def is_running(self, out: Path) -> bool:
-        """Whether a command writes this folder, begun here or in a terminal."""
+        """Whether a command is writing this folder, whether it was started here or in a terminal."""
         progress = read_progress(out)
         if progress is not None and progress.what != STARTING:
             return progress.state == "running"
@@ -37,12 +37,12 @@ class Jobs:
         return child is not None and child.poll() is None
 
     def start(self, command: Sequence[str], out: Path, *, folder: Path | None = None) -> None:
-        """Start ``mast COMMAND``, which writes ``out``; one that writes it already is left to do so.
+        """Start ``mast COMMAND``, which writes ``out``; one that is already writing it is left running.
 
         Args:
-            command: the words behind ``mast``.
+            command: the words after ``mast``.
             out: the folder it writes.
-            folder: to start it in.
+            folder: the working directory.
 
         Raises:
             OSError: nothing can be written there.
@@ -66,7 +66,7 @@ class Jobs:
                 )
 
     def _await_end(self, out: Path) -> None:
-        """Let the last command in a folder leave: it has said that it is done, and may still hold a lock."""
+        """Wait for the last command in a folder to exit: it has reported that it is done, but may still hold a lock."""
         child = self._children.pop(out, None)
         if child is not None:
             try:
@@ -76,10 +76,10 @@ class Jobs:
                 child.wait()
 
     def resume(self, out: Path) -> None:
-        """Run the command again that was stopped in a folder, by the page, in a terminal, or by a power cut.
+        """Run a folder's stopped command again, whether the page, a terminal or a power cut stopped it.
 
         Raises:
-            ConfigError: the folder does not say which, or names one that is not for this folder.
+            ConfigError: the folder does not say which command that was, or names one for another folder.
         """
         progress = read_progress(out)
         if progress is None:
@@ -134,7 +134,7 @@ def _interrupt(process: int) -> None:
 
 
 def _terminate_later(is_running: Callable[[], bool], process: int) -> None:
-    """End a process that has not stopped after a while: one that was started in the background may not hear."""
+    """End a process that has not stopped after a while: one started in the background may ignore the interrupt."""
 
     def end() -> None:
         if is_running():

@@ -38,8 +38,8 @@ class LoadedModel:
     Args:
         model: as ``card.architecture`` describes it.
         card: what is known about it.
-        device: where it works.
-        precision: what its products are computed in.
+        device: where it runs.
+        precision: what its matrix products are computed in.
         folder: where it lies, for messages.
     """
 
@@ -69,10 +69,10 @@ class LoadedModel:
 
         Args:
             name: as :func:`mast.models.find.find_model` takes it.
-            device: the GPU where there is one by default.
-            band_hz: upper edge of the band to hear, Hz; the model's own by default. Sound is then played to the model
-                so much faster or slower.
-            precision: what products are computed in.
+            device: by default, the GPU if there is one.
+            band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is then played to the model
+                that much faster or slower.
+            precision: what matrix products are computed in.
         """
         folder = find_model(name)
         place = find_device(device)
@@ -140,7 +140,7 @@ class LoadedModel:
 
         Args:
             sound: (B, samples), anywhere.
-            score_threshold: minimum score, the model's own.
+            score_threshold: minimum score, on the model's own scale.
             nms_iou: :attr:`nms_iou` by default.
 
         Returns:
@@ -160,11 +160,11 @@ class LoadedModel:
 
     @torch.no_grad()
     def embed(self, tokens: Tensor, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
-        """B times (M_i, ``embedding_width``): what the encoder makes of boxes, and their look.
+        """B times (M_i, ``embedding_width``): the encoder's features of boxes, and what the boxes look like.
 
         Args:
-            tokens: of :meth:`tokens`.
-            spectrograms: (B, 1, T, F), where they come from.
+            tokens: from :meth:`tokens`.
+            spectrograms: (B, 1, T, F), which the tokens come from.
             boxes: B times (M_i, 4) in cells.
         """
         return self.mast_detector.vectors(tokens, spectrograms, boxes)

@@ -20,7 +20,7 @@ from mast.wording import counted
 Method = Literal["none", "temperature", "platt", "isotonic"]  # from the simplest to the most flexible
 
 MIN_KEPT = 10  # our choice: one lucky prediction at the top is not a precision of 100 %
-CLIP = 1e-6  # scores this close to 0 and 1 count as this close, so that logits and log-losses are finite
+CLIP = 1e-6  # scores closer to 0 or 1 than this are moved to this distance: logits and log-losses stay finite
 
 
 class Calibration(BaseModel):
@@ -108,12 +108,12 @@ class OperatingPoint(BaseModel):
     )
     found: dict[str, float] = Field(
         default={},
-        description="precision at this threshold on recordings of experts that chose nothing, by what they hold",
+        description="precision at this threshold on experts' recordings not used for any choice, by what they hold",
     )
 
 
 class StoredCalibration(BaseModel):
-    """What a model card holds of its validation: what scores mean, and which threshold reached which precision.
+    """What a model card holds about validation: what scores mean, and which threshold reached which precision.
 
     Small enough for a card, and enough to answer for any precision without the data.
     """
@@ -126,7 +126,7 @@ class StoredCalibration(BaseModel):
         default="", description="what these recordings are, and who boxed them where it was not an expert"
     )
     n_truth: int = Field(ge=0, description="expert boxes in them")
-    least_score: float = Field(ge=0, le=1, description="predictions scored lower were not looked at")
+    least_score: float = Field(ge=0, le=1, description="predictions scored lower were ignored")
     iou_threshold: float = Field(gt=0, le=1, description="overlap from which a prediction counts as right")
     log_loss_before: float | None = Field(
         default=None, description="of the scores, nats a prediction; none where nothing could be held out"
@@ -149,7 +149,7 @@ class StoredCalibration(BaseModel):
         return next((point for point in self.curve if point.precision >= precision), None)
 
     def require(self, precision: float, source: object) -> OperatingPoint:
-        """:meth:`threshold_for`, or a sentence that says what was reached instead.
+        """:meth:`threshold_for`, or an error that says what was reached instead.
 
         Args:
             precision: the target.
@@ -164,7 +164,7 @@ class StoredCalibration(BaseModel):
                 f"{where}: fewer than {MIN_KEPT} predictions were kept, or none was right; give a threshold instead"
             )
         best = self.curve[-1]
-        possible = math.floor(best.precision * 1000) / 1000  # rounded up, it could not be asked for
+        possible = math.floor(best.precision * 1000) / 1000  # rounded up, it would be out of reach
         raise MastError(
             f"{where}; the best was {possible:g} at threshold {self.shown_threshold(best):.3g} (recall "
             f"{best.recall:.2g}; at least {MIN_KEPT} predictions), so ask for that or less, or give a threshold instead"

@@ -1,8 +1,8 @@
-"""How far a command has come, in a small file beside its results: for the page of `mast app`, and for scripts.
+"""How far a command has come, in a small file next to its results: for the page of `mast app`, and for scripts.
 
-``OUT/.progress.json`` holds the command, its process, what it is at, how many are done of how many, the seconds left,
-and in the end what became of it. The process holds ``OUT/.progress.lock`` until it ends, however that happens. So the
-file of a command that was killed still says "running", and nobody holds its lock: it was stopped.
+``OUT/.progress.json`` holds the command, its process, its current step, how much of that is done, the seconds left, and
+in the end what became of it. The process holds ``OUT/.progress.lock`` until it ends, however that happens. So if the
+file still says "running" but nobody holds the lock, the command was stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mast.files import is_locked, locked, machine_id, write_atomic
 
 PROGRESS = ".progress.json"
 _LOCK = ".progress.lock"
-STARTING = "starting"  # before the first word of the command itself
+STARTING = "starting"  # before the command itself reports anything
 # an environment variable: the folder that a command reports in from its first moment, whatever becomes of it
 REPORT_IN = "MAST_REPORT_IN"
 _EVERY_S = 1.0  # between two writes of the file
@@ -37,19 +37,19 @@ class CommandProgress:
     """What the file says.
 
     Attributes:
-        command: the words behind ``mast``; with ``folder``, it can be run again.
+        command: the words after ``mast``; with ``folder``, it can be run again.
         folder: the working directory that paths in ``command`` are relative to.
         process: its number.
         machine: where that number means this process.
-        state: what became of it; of a process that was killed, still ``running``.
+        state: what became of it; still ``running`` for a process that was killed.
         sentence: why it failed; empty otherwise.
-        what: what it is at.
-        done: how many.
-        total: of how many; 0 where that is not known.
-        unit: of what.
+        what: its current step.
+        done: items of the step that are done.
+        total: items in all; 0 where that is not known.
+        unit: what the items are.
         left_s: seconds until all of ``what`` is done, at the rate so far; ``None`` where that is not known.
-        notes: lines it has said, the last ones.
-        began: when, in UTC; empty where an earlier version of mast did not say.
+        notes: the last lines it has printed.
+        began: when it began, in UTC; empty if an earlier version of mast did not say.
     """
 
     command: list[str]
@@ -79,7 +79,7 @@ class CommandReport:
     """Writes the file of one command.
 
     Args:
-        command: the words behind ``mast``.
+        command: the words after ``mast``.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ class CommandReport:
             self._write()
 
     def note(self, line: str) -> None:
-        """A line that the command says."""
+        """A line that the command prints."""
         self._now.notes = [*self._now.notes, line][-_NOTES:]
 
     def end(self, state: State, sentence: str = "") -> None:
@@ -150,7 +150,7 @@ def announce(folder: Path, command: Sequence[str], working: Path) -> None:
 
 def read_progress(folder: Path) -> CommandProgress | None:
     """What the file in a folder says, ``stopped`` where its process is gone; ``None`` where there is none to read."""
-    running = is_locked(folder / _LOCK)  # first: a process that ends meanwhile has written its last by then
+    running = is_locked(folder / _LOCK)  # first: a process that ends meanwhile has written its last state
     try:
         content = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         found = CommandProgress(

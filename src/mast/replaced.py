@@ -1,6 +1,6 @@
-"""Files and folders that a command writes again: where somebody changed them in between, that version is kept.
+"""Files and folders that a command writes again: if somebody changed them in between, that version is kept.
 
-A small file beside them, ``.written.json``, holds a fingerprint of each as it was written last. Whatever differs from
+A small file next to them, ``.written.json``, holds a fingerprint of each as it was last written. Whatever differs from
 that is somebody's work, and is renamed before it is replaced: ``raven`` to ``raven.earlier``, ``raven.earlier-2``.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mast.files import locked, write_json
 
 _RECORD = ".written.json"
-_CLUTTER = (".DS_Store", "Thumbs.db", "desktop.ini")  # of file managers, which leave them where one looks
+_CLUTTER = (".DS_Store", "Thumbs.db", "desktop.ini")  # left by file managers in folders that are opened
 
 
 class EarlierVersion(NamedTuple):
@@ -26,7 +26,7 @@ class EarlierVersion(NamedTuple):
 
     path: Path
     kept: Path
-    known: bool  # whether it is known what had been written
+    known: bool  # whether we know what had been written
 
     def __str__(self) -> str:
         changed = "was changed" if self.known else "may have been changed"
@@ -41,13 +41,13 @@ def replacing(
     *,
     form: str = "",
 ) -> Iterator[Path]:
-    """:func:`mast.files.atomic_file` or ``atomic_folder`` that keeps what was changed since it was last written so.
+    """:func:`mast.files.atomic_file` or ``atomic_folder`` that keeps a version changed since it was last written.
 
     Args:
         whole: one of these two.
-        path: what is written; yielded is the place beside, as ``whole`` does.
-        kept: what was kept is added here.
-        form: what is written; what was written in another form is kept, too.
+        path: what is written; yields the temporary path, as ``whole`` does.
+        kept: a list that kept versions are added to.
+        form: the format that is written; a version in another format is kept, too.
     """
     name = f"{path.name}/{form}" if form else path.name
     with ExitStack() as until_recorded:
@@ -91,7 +91,7 @@ def _record(folder: Path) -> dict[str, str]:
 
 
 def _fingerprint(path: Path) -> str:
-    """Of all names and contents; empty where there is nothing."""
+    """A hash of all names and contents; empty where there is nothing."""
     contents = sorted((str(file.relative_to(path)), _content(file)) for file in _files(path))
     return hashlib.sha256(json.dumps(contents).encode()).hexdigest() if contents else ""
 

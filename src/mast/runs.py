@@ -1,7 +1,8 @@
-"""What a run was made from: done once, remembered, never mixed with other inputs, its time added up.
+"""What a run was made from: its steps are done once, never mixed with other inputs, and timed.
 
-Whatever takes hours leaves a small file that says from what it is made, written whole. A later run compares: the
-same inputs resume or skip; other inputs are refused in a sentence that names them, or start over beside the old ones.
+Whatever takes hours leaves a small file that says what it is made from, written whole. A later run compares: with the
+same inputs it resumes or skips; other inputs are refused in a sentence that names them, or start over, and the old
+results are kept.
 
 :class:`Ledger` does that for the steps of one folder, each with a note ``FOLDER/stages/NAME.json``, written when the
 step starts and again when it is done. A kill at any moment leaves a step either started (its own folder resumes where
@@ -27,13 +28,13 @@ from mast.files import holds_files, remove_partial_files, write_json
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
 """Called with how many are done, how many there are in all (0: not known), and what they are, perhaps with more
-behind a comma: 12, 400, "steps, loss 0.31"."""
+after a comma: 12, 400, "steps, loss 0.31"."""
 Bar = Callable[[str], AbstractContextManager[Progress]]
 RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
 STAGES = "stages"  # in the folder of a run of several steps: what is known about each
 ADAPTED = "adapted.json"  # in the folder of mast adapt, once it is complete
 ROUNDS = "rounds.csv"  # of self-training: one row for each stage; grows round by round
-EARLIER = "earlier"  # below a folder: what steps with other inputs had made
+EARLIER = "earlier"  # subfolder with the results of steps that had other inputs
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _FINGERPRINT = re.compile(r"(^| )\(?[0-9a-f]{12,}\)?$")  # at the end of an input
 _SHOWN_DIFFERENCES = 3  # maximum number of differing inputs
@@ -53,7 +54,7 @@ class Reporter:
     bar: Bar
 
 
-# reports nothing to anybody
+# reports nothing
 SILENT = Reporter(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
 
 
@@ -118,7 +119,7 @@ def describe_differences(
 
 
 def _describe_difference(name: str, old: Any, new: Any) -> str:
-    """One difference; of what has a fingerprint, without it."""
+    """One difference; fingerprints are not shown."""
     if name.startswith(UPSTREAM):
         return f"{name.removeprefix(UPSTREAM)} was done again"
     before, now = short_value(old), short_value(new)
@@ -152,10 +153,10 @@ def refuse_other_inputs(
     Args:
         where: the place.
         before: the inputs it was made from.
-        now: the inputs of this time.
+        now: the present inputs.
         instead: what to do about it.
         ignore: last parts of names that do not count.
-        describe: says in what they differ; names and values by default.
+        describe: puts the differences into words; names and values by default.
 
     Raises:
         ConfigError: they differ.
@@ -171,7 +172,7 @@ def refuse_foreign_files(out: Path, sign: str) -> None:
 
     Args:
         out: the run's folder.
-        sign: what every run's folder holds from its beginning on.
+        sign: what every run's folder holds from the start.
     """
     if holds_files(out) and not (out / sign).exists():
         raise ConfigError(
@@ -211,9 +212,9 @@ class Stage:
     Attributes:
         name: as users see it, such as ``self-train``.
         inputs: everything that decides its result, by dotted names; plain values.
-        products: what must be there if it is done.
-        folder: what it fills over hours, moved aside when the inputs have changed; None where ``work`` writes its few
-            files over the old ones.
+        products: what must exist if it is done.
+        folder: the folder it fills over hours, moved aside when the inputs have changed; None where ``work`` writes its
+            few files over the old ones.
     """
 
     name: str
@@ -223,7 +224,7 @@ class Stage:
 
     @property
     def fingerprint(self) -> str:
-        """The same exactly when the inputs are."""
+        """Equal exactly when the inputs are equal."""
         return digest(dict(self.inputs))
 
 
@@ -234,7 +235,7 @@ class Ledger:
         run: the folder.
         say: called with what is skipped and what starts over.
         main: whether this process writes; in a run of several processes one does.
-        wait: until all processes are here.
+        wait: waits until all processes have come this far.
         instead: refuse a step whose folder holds what other inputs made, and advise this; it starts over by default.
         called: inputs in words, where their names say little.
     """
@@ -254,11 +255,11 @@ class Ledger:
         self._clock = _Stopwatch(lambda seconds: None)
 
     def do(self, stage: Stage, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Do a step unless it is done; returns what ``work`` gave, now or then.
+        """Do a step unless it is done; returns what ``work`` returned, now or earlier.
 
         Args:
             stage: name and inputs.
-            work: does it; what it returns is kept with the step, so it has to be plain values.
+            work: does the step; what it returns is kept with the step, so it has to be plain values.
         """
         before = self._read(stage.name)
         same = before is not None and before["fingerprint"] == stage.fingerprint
@@ -289,7 +290,7 @@ class Ledger:
         return result
 
     def timed(self, progress: Progress) -> Progress:
-        """The same progress, which also writes down now and then how long the step has taken: a kill loses little."""
+        """The same progress, which also saves now and then how long the step has taken, so that a kill loses little."""
 
         def show(done: int, total: int, text: str) -> None:
             self._clock.save_now_and_then()
@@ -302,7 +303,7 @@ class Ledger:
         return bool((self._read(name) or {}).get("done"))
 
     def seconds(self, name: str) -> float:
-        """How long a step has taken so far, over kills; 0 where nothing is known."""
+        """How long a step has taken so far, across kills; 0 where nothing is known."""
         return float((self._read(name) or {}).get("seconds", 0.0))
 
     def _clear(self, stage: Stage, before: dict[str, Any] | None) -> None:
@@ -359,9 +360,9 @@ class Ledger:
 
 
 def stopped_steps(run: Path) -> list[str]:
-    """The steps of a folder with a :class:`Ledger` that were started and are not done; damaged notes count for nothing.
+    """The steps of a folder with a :class:`Ledger` that were started and are not done; damaged notes are ignored.
 
-    A step that is at work now is among them.
+    A step that is running now is included.
     """
     found = []
     for path in sorted((run / STAGES).glob("*.json")):
@@ -375,7 +376,7 @@ def stopped_steps(run: Path) -> list[str]:
 
 
 class _Stopwatch:
-    """Seconds of work on a step, with those before a kill."""
+    """Seconds of work on a step, including those before a kill."""
 
     def __init__(self, write: Callable[[float], None], before: float = 0.0) -> None:
         self._write, self._before = write, before

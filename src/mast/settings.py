@@ -1,4 +1,4 @@
-"""What users set, checked: a mistake becomes one sentence."""
+"""Checks of what users set: a mistake becomes one sentence."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def parse_settings(
     """Validate settings.
 
     Args:
-        model: which there are.
+        model: the settings that exist.
         values: as they were given, nested.
-        where: whose they are, for the message.
-        what: one of them is called, for the message.
+        where: where they were given, for the message.
+        what: what one of them is called in the message.
 
     Raises:
-        ConfigError: names the setting and, for a typo, its neighbour.
+        ConfigError: names the setting and, for a typo, the closest known name.
     """
     try:
         return model.model_validate(values)

@@ -1,4 +1,4 @@
-"""Spans of time, such as those that were listened to: lists of ``(start_s, end_s)``, sorted and apart."""
+"""Spans of time, such as those that were listened to: lists of ``(start_s, end_s)``, sorted and disjoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TimeSpan = tuple[float, float]
 
 
 def merge_spans(spans: Iterable[TimeSpan], *, gap_s: float = 0.0) -> list[TimeSpan]:
-    """The same time as few spans, those at most ``gap_s`` apart as one; empty ones are dropped.
+    """The same time in as few spans as possible: those at most ``gap_s`` apart are merged, empty ones are dropped.
 
     >>> merge_spans([(4, 6), (0, 2), (2, 3)])
     [(0, 3), (4, 6)]

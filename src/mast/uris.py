@@ -1,4 +1,4 @@
-"""Files in object storage, by URI: S3 and Google storage by pyarrow itself, all else by fsspec."""
+"""Files in object storage, by URI: S3 and Google storage by pyarrow itself, everything else by fsspec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_uri(uri: str) -> tuple[Any, str]:
     """The file system of a URI, and the path inside it.
 
     Raises:
-        MastError: it does not answer.
+        MastError: the storage does not answer.
         ConfigError: nothing installed here knows such URIs.
     """
     try:

@@ -1,4 +1,4 @@
-"""The version, and the commit that the code is of, in a place that imports nothing of mast."""
+"""The version and the commit of the code, in a module that imports nothing else from mast."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ROOT = Path(__file__).resolve().parents[2]  # of the repository, where the pack
 def commit() -> str:
     """The commit of this code, with ``+changes`` where the tree differs from it; ``unknown`` outside its repository.
 
-    ``MAST_COMMIT`` says it where the code was copied without its history.
+    The variable ``MAST_COMMIT`` names it where the code was copied without its history.
     """
     if stated := os.environ.get("MAST_COMMIT"):
         return stated
     if not (_ROOT / ".git").exists():  # installed: a repository further up is somebody else's
         return "unknown"
-    import subprocess  # not on the way of every command
+    import subprocess  # imported late: not every command needs it
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, text=True, check=True)

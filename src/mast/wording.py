@@ -1,4 +1,4 @@
-"""How numbers are said to people."""
+"""How numbers are written for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def format_rate(rate: float, noun: str) -> str:
-    """How many a second.
+    """How many per second.
 
     >>> format_rate(0.2, "chunk"), format_rate(1.3, "chunk"), format_rate(1_185.0, "chunk")
     ('under 1 chunk/s', '1 chunk/s', '1,185 chunks/s')
@@ -25,7 +25,7 @@ def format_rate(rate: float, noun: str) -> str:
 
 
 def format_hours(hours: float) -> str:
-    """In the unit that says most.
+    """A duration in the unit that reads best.
 
     >>> format_hours(1_200), format_hours(1.5), format_hours(0.05), format_hours(0.0011)
     ('1,200 h', '1.5 h', '3.0 min', '4.0 s')

@@ -59,5 +59,5 @@ def test_a_committee_hears_one_band(tmp_path: Path) -> None:
         device="cpu",
         band_hz=load_card(tmp_path / "a").front_end.high_hz * 2,
     )
-    with pytest.raises(MastError, match="hears another band"):
+    with pytest.raises(MastError, match="searches another band"):
         Committee([first, other])

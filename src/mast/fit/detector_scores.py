@@ -35,7 +35,7 @@ def measure_detectors(
     pairs: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Every detector on every part, at the threshold it carries from validation.
+    """Measure every detector on every part, at the threshold it has from validation.
 
     Leaves the tables of each part (:class:`mast.evaluation.PartTables`) in ``folder``, below the detector's name.
 
@@ -43,7 +43,7 @@ def measure_detectors(
         detectors: model folders by name, in the order they were made.
         parts: labelled chunks by part; train is not measured.
         folder: for the tables; emptied first.
-        recipe: lowest score.
+        recipe: of the run; it has the minimum score.
         machine: where.
         resamples: bootstrap draws over recordings.
         seed: of the draws.

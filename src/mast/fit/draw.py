@@ -1,7 +1,7 @@
 """The stages that decide how boxes are drawn: by the start, then by what was trained from it. Nothing is trained here.
 
 The boxes to learn from and those of validation choose the habit and the start's threshold together, with the start's
-detections: nothing is trained, so all of them may speak. A trained detector has seen the boxes to learn from, so
+detections: nothing is trained, so all of them may be used. A trained detector has seen the boxes to learn from, so
 validation decides whether it still needs the habit: it may have learnt to draw that way by itself.
 """
 
@@ -28,11 +28,11 @@ from mast.reports.fit_verdict import HABIT, START
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_by_plan
 
-FOLDER = "habit"  # beside the model that draws otherwise
+FOLDER = "habit"  # next to the model that draws otherwise
 
 
 def apply_habit(run: FitRun) -> None:
-    """The start, drawing boxes as the user does, where boxes held back show that it should: it takes its place."""
+    """Replace the start by one that draws boxes as the user does, if held-back boxes show that it should."""
     if START not in run.detectors:
         return
     folder = run.out / FOLDER
@@ -83,12 +83,12 @@ def _choose(run: FitRun, card: ModelCard) -> tuple[HabitChoice, ThresholdChoice]
 def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
     """A trained detector as it is to be used, and the stage that made it.
 
-    It draws by the habit of the user's boxes where that is better on validation, and else as it is.
+    It draws by the habit of the user's boxes if that is better on validation, and is unchanged otherwise.
 
     Args:
-        run: its habit is known.
-        stage: that trained the detector.
-        model: its folder.
+        run: the run, after the habit was chosen.
+        stage: the stage that trained the detector.
+        model: the detector's folder.
     """
     if run.habit.changes_nothing or load_card(model).habit == run.habit:
         return model, stage
@@ -134,7 +134,7 @@ def _compare_habit(run: FitRun, model: Path) -> _HabitComparison:
     drawn = replace(given, found=events)
     chosen = _threshold(run, drawn, own)
     f1, without = (tally_of(part).f1 or 0.0 for part in (replace(drawn, threshold=chosen), given))
-    # the higher one, however few boxes there are: boxes held back have shown the habit, so neither is the safer
+    # the higher F1 wins, however few boxes there are: held-back boxes have shown the habit, so neither is safer
     return _HabitComparison(f1 > without, chosen, f1, without)
 
 

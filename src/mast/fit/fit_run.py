@@ -45,8 +45,8 @@ class FitRun:
         )
         self.fingerprints: dict[str, str] = {}  # fingerprints of the stages so far
         self.normalisation: Normalisation | None = None  # of the sound, where the start has none
-        self.habit = Habit()  # how the user's boxes are drawn, where there is a start to tell by
-        self.threshold: float | None = None  # the start's, as the user's boxes ask for it
+        self.habit = Habit()  # how the user's boxes are drawn, if there is a start to compare them with
+        self.threshold: float | None = None  # of the start, as chosen on the user's boxes
         self.detectors: dict[str, Path] = {}  # made so far, by name
         self.made_by: dict[str, str] = {}  # the stage that made each
         self.tallies: dict[str, Tally] = {}  # of each on validation, where there is a start to beat
@@ -111,7 +111,7 @@ class FitRun:
 
     @property
     def given_threshold(self) -> float | None:
-        """For what is made from the start, where validation has too few boxes to choose a threshold: the start's."""
+        """The start's threshold, for what is made from it when validation has too few boxes to choose one."""
         own = self.sources.start.threshold(self.parts["val"])
         return own if own is None or self.threshold is None else self.threshold
 
@@ -145,7 +145,7 @@ class FitRun:
         self.tallies[name] = Tally.of(self.do(f"validate-{name}", inputs, (), work)["counts"])
 
     def calibrate(self, folder: Path) -> None:
-        """What the scores of a model folder mean, into its card: measured on validation, or as the start's."""
+        """Write what a model's scores mean into its card: measured on validation, or taken from the start."""
         calibrate_checkpoint(
             folder,
             self.parts["val"],
@@ -164,7 +164,7 @@ class FitRun:
         work: Callable[[], dict[str, Any]],
         folder: Path | None = None,
     ) -> dict[str, Any]:
-        """A stage, unless it is done; see :class:`mast.runs.Stage`."""
+        """Do a stage, unless it is done; see :class:`mast.runs.Stage`."""
         stage = Stage(name, inputs, products, folder)
         self.fingerprints[name] = stage.fingerprint
         return self.ledger.do(stage, work)
@@ -174,7 +174,7 @@ class FitRun:
         return {f"{UPSTREAM}{name}": self.fingerprints[name]}
 
     def recipe_section(self, name: str, only: Sequence[str] = ()) -> dict[str, Any]:
-        """A section of the recipe, less what changes nothing that is learnt."""
+        """A section of the recipe, without what does not change what is learnt."""
         values = flatten({name: getattr(self.recipe, name).model_dump(mode="json")})
         return {
             key: value

@@ -1,9 +1,9 @@
 """Which habit a user's boxes show: chosen from a few of them, in seconds, and only where it holds on others.
 
 Each candidate redraws what the model found in the user's recordings, and is scored by F1 at an IoU of 0.5. One
-recording at a time is held back: the best candidate on the others is scored there. Only where what is chosen this way
-beats the start on the recordings held back, by the rule of :mod:`mast.evaluation.evidence`, the best candidate on all
-of them is used. With boxes in a single recording, stretches of it are held back instead.
+recording at a time is held back: the best candidate on the others is scored there. Only if what is chosen this way
+beats the start on the recordings held back, by the rule of :mod:`mast.evaluation.evidence`, is the best candidate on
+all of them used. With boxes in a single recording, stretches of it are held back instead.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _GAPS_FRAMES = (10, 30, 80)  # 0.1, 0.3 and 0.8 s at the paper's band
 
 @dataclass(frozen=True)
 class HabitChoice:
-    """What a few boxes say.
+    """What a few boxes say about the habit.
 
     Attributes:
-        habit: the one to use: the start's where nothing beat it.
+        habit: the one to use: the start's if nothing beat it.
         start: the start's.
         start_tally: of the start, over all boxes.
-        tally: of what was chosen without them, over all boxes.
+        tally: over all boxes, each with the habit that was chosen while it was held back.
     """
 
     habit: Habit
@@ -45,7 +45,7 @@ class HabitChoice:
 
     @property
     def sentence(self) -> str:
-        """What became of it, for people."""
+        """The choice in words, for the user."""
         if self.tally.boxes < MIN_BOXES:
             return (
                 f"habit: {self.tally.boxes} boxes are too few to learn how you draw them (at least {MIN_BOXES}); "
@@ -80,7 +80,7 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
         start: the habit that the model comes with.
         path_of: where a recording lies.
     """
-    # of equals, the start
+    # the start wins a tie
     habits = [start, *(habit for habit in candidates(part.front_end) if habit != start)]
     drawn = [redraw_events(part.above_threshold, habit, part.front_end, path_of) for habit in habits]
     units = [units_of(replace(part, found=found)) for found in drawn]

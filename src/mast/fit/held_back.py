@@ -14,7 +14,7 @@ STRETCHES = 5  # of a single recording that are held back in turn
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Detections and boxes by what is held back in turn.
+    """Detections and boxes, grouped into the units that are held back in turn.
 
     Attributes:
         scores: of the detections, highest first.
@@ -46,7 +46,7 @@ def units_of(part: PartTables) -> Units:
     of_truth, of_found = truth.recording.copy(), outcome.recording.copy()
     stretches = len(np.unique(truth.recording)) == 1
     if stretches:
-        # stretches with as many boxes each; what was found belongs to where the boxes before it do
+        # stretches with equally many boxes; a detection belongs to the stretch that it begins in
         starts = np.sort(truth.boxes[:, 0])
         bounds = starts[[len(starts) * k // STRETCHES for k in range(1, STRETCHES)]]
         of_truth = np.searchsorted(bounds, truth.boxes[:, 0], side="right")

@@ -44,7 +44,7 @@ class Sources:
 
     @property
     def folders(self) -> list[Path]:
-        """Of all sound, the labelled first."""
+        """Folders of all sound, the labelled one first."""
         return [self.labelled.root, *(d.root for d in self.unlabelled)]
 
     @property
@@ -53,12 +53,12 @@ class Sources:
         return [("labelled", self.labelled), *(("unlabelled", dataset) for dataset in self.unlabelled)]
 
     def within_band(self, front_end: FrontEnd, say: Say) -> Sources:
-        """Without boxes outside the band; says how many those are."""
+        """The same without boxes outside the band; says how many those are."""
         seen = restrict_to_band(self.labelled, front_end, tell=lambda text: say(f"note: {text}"))
         return replace(self, labelled=seen)
 
     def without_leakage(self, front_end: FrontEnd, seed: int, say: Say) -> Sources:
-        """Divided so that the start has learnt from nothing that is held back; says what that changes."""
+        """The same, divided so that the start has learnt from nothing that is held back; says what that changes."""
         divided = avoid_leakage(
             self.labelled, self.start.folders, front_end, seed=seed, say=lambda text: say(f"note: {text}")
         )
@@ -68,7 +68,7 @@ class Sources:
 def load_sources(
     data: Path, unlabelled: Sequence[Path], *, annotations: Path | None, init: str | Path | None, say: Say
 ) -> Sources:
-    """Read what is there; say what cannot be read; refuse a dataset nobody has boxed.
+    """Read what is there; report what cannot be read; refuse a dataset without boxes.
 
     Args:
         data: the labelled dataset.
@@ -130,7 +130,7 @@ def dataset_fingerprint(dataset: Dataset) -> str:
 
 
 def describe_inputs(sources: Sources) -> dict[str, str]:
-    """What a user knows the inputs of a stage by, by their names in the ledger."""
+    """What users call the inputs of a stage, by their names in the ledger."""
     datasets = {f"dataset {i}": str(dataset.root) for i, (_, dataset) in enumerate(sources.everything)}
     return {"labels": "your boxes or what was listened to", **datasets}
 
@@ -145,7 +145,7 @@ def start_fingerprint(start: Start) -> str:
 
 
 def write_listing(sources: Sources, folder: Path) -> None:
-    """``recordings.csv`` over all sound and ``failures.csv`` of what cannot be read."""
+    """Write ``recordings.csv`` over all sound and ``failures.csv`` of what cannot be read."""
     tables, failures = [], []
     for kind, dataset in sources.everything:
         reviewed = set(dataset.reviewed_recordings) if kind == "labelled" else set()

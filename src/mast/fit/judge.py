@@ -1,4 +1,4 @@
-"""The stages that look: scan at the beginning, then calibrate → evaluate → report."""
+"""The stages that measure and report: scan at the beginning, then calibrate → evaluate → report."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def scan(run: FitRun) -> None:
 
 
 def calibrate(run: FitRun) -> None:
-    """The model to use: the recommended detector, whose scores mean something."""
+    """Copy the recommended detector to ``best``, the model to use, with calibrated scores."""
     chosen, model = run.recommended, run.out / "best"
 
     def work() -> dict[str, Any]:
@@ -133,7 +133,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
 
 
 def report(run: FitRun, examples: int) -> Path:
-    """The page about all of it."""
+    """Write the page about the whole run."""
     path = run.out / "report.html"
     facts = {f"dataset {i}": dataset_fingerprint(d) for i, (_, d) in enumerate(run.sources.everything)}
     inputs = {**run.upstream("evaluate"), **facts, **run.sound, "mast": __version__, "examples": examples}

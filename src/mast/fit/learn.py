@@ -147,7 +147,7 @@ def start(run: FitRun, drawn: DetectOptions) -> None:
 
     Args:
         run: so far.
-        drawn: how it draws boxes, where that was asked for.
+        drawn: how it draws boxes, if that was requested.
     """
     start, folder = run.sources.start, run.out / "start"
     if not start.is_detector:
@@ -178,7 +178,7 @@ def train(run: FitRun) -> None:
     """The detector on the expert's boxes."""
     folder, given = run.out / "train", run.sources.start
     begins = run.upstream("pretrain") if given.path is None else {"init": start_fingerprint(given)}
-    # weights of others, without the statistics of our sound
+    # weights from elsewhere, without statistics of sound
     if given.path is not None and given.card is None:
         begins |= run.upstream("statistics")
     inputs = {**run.common, **run.recipe_section("train"), **run.labels, **begins}
@@ -278,7 +278,7 @@ def _rounds(run: FitRun, initial: Path, folder: Path, progress: Progress) -> pd.
 
 
 def _keep_recipe(run: FitRun, folder: Path, about: dict[str, Any]) -> None:
-    """Write down all settings beside what is made; the ledger has decided already that it may be continued."""
+    """Write all settings next to the results; the ledger has decided already that the folder may be continued."""
     if run.machine.is_main:
         save_recipe(run.recipe, folder, about=about)
 

@@ -11,7 +11,7 @@ RUN/selftrain/         its rounds on unlabelled sound; likewise
 RUN/best/              the model to use: the last that beat the start on validation, or the start
 RUN/evaluate/          event tables of every part, truth and detections
 RUN/metrics.json       how good it is
-RUN/report.html        all of it to look at
+RUN/report.html        all of it as a page
 RUN/earlier/           what was made from other data or settings
 """
 
@@ -38,7 +38,7 @@ from mast.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a run ended in."""
+    """The result of a run."""
 
     model: Path
     report: Path
@@ -76,8 +76,8 @@ def fit(
         annotations: boxes, if not ``data/boxes.csv``.
         init: an encoder or detector to start from, instead of pretraining.
         drawn: how the start draws boxes: its ``box`` and ``join_s`` count; as the model does by default.
-        fixed: where nobody chose the recipe's preset, the settings that somebody did choose, by dotted names: for a
-            start from a detector the others follow machine and data. None: the recipe stands.
+        fixed: if the user did not choose the preset, the settings that the user did choose, by dotted names; with a
+            start from a detector, the others follow machine and data. None keeps the recipe unchanged.
         seed: of everything random.
         resamples: bootstrap draws for the intervals.
         examples: spectrograms of each kind in the report.

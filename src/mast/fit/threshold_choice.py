@@ -1,8 +1,8 @@
-"""Which minimum score a user's boxes ask for: the start's own, unless another holds on boxes that were held back.
+"""Which minimum score suits a user's boxes: the start's own, unless another one is better on held-back boxes.
 
 The start's threshold comes from other recordings. Where calls are fainter or false alarms more frequent, another one is
-better. One recording at a time is held back: the threshold that is best on the others is tried there. Only where what
-is chosen this way beats the start's own, by the rule of :mod:`mast.evaluation.evidence`, the best one on all of them is
+better. One recording at a time is held back: the threshold that is best on the others is tried there. Only if what is
+chosen this way beats the start's own, by the rule of :mod:`mast.evaluation.evidence`, is the best one on all of them
 used.
 """
 
@@ -20,13 +20,13 @@ from mast.fit.held_back import Units, units_of
 
 @dataclass(frozen=True)
 class ThresholdChoice:
-    """What a few boxes say.
+    """What a few boxes say about the threshold.
 
     Attributes:
         value: the threshold to use.
         start: the start's own.
         start_tally: of the start's own, over all boxes.
-        tally: of what was chosen without them, over all boxes.
+        tally: over all boxes, each with the threshold that was chosen while it was held back.
     """
 
     value: float
@@ -35,7 +35,7 @@ class ThresholdChoice:
     tally: Tally
 
     def sentence(self, shown: float, shown_before: float) -> str:
-        """What became of it, for people; empty where there was nothing to choose from.
+        """The choice in words, for the user; empty where there was nothing to choose from.
 
         Args:
             shown: the score that users see at the threshold.
@@ -57,7 +57,7 @@ class ThresholdChoice:
 
 
 def choose_threshold(part: PartTables, start: float) -> ThresholdChoice:
-    """The threshold that a user's boxes ask for, or the start's.
+    """The threshold that suits a user's boxes, or the start's.
 
     Args:
         part: the user's boxes, and all of the model's as they are to be drawn, down to low scores.

@@ -33,7 +33,7 @@ def seconds_by_stage(recipe: Recipe, n: ChunkCounts, rates: Rates) -> dict[str, 
             + training_seconds(plan.stage2, n.train, n.val, rates)
             + 2 * plan.measure_other_parts * n.others * rates.detect
         )
-    detectors = 2 + bool(n.unlabelled)  # the start too; each is looked at twice on validation
+    detectors = 2 + bool(n.unlabelled)  # the start too; each is measured twice on validation
     found["measuring"] = detectors * (2 * n.val + n.others) * rates.detect
     return found
 

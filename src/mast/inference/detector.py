@@ -52,7 +52,7 @@ class Searched:
 
     Attributes:
         source: the recording.
-        events: in the event schema, by time; empty where ``error`` is not.
+        events: in the event schema, by time; empty if there is an ``error``.
         duration_s: seconds of sound searched.
         sample_rate: of the file, Hz.
         site: where known.
@@ -159,13 +159,13 @@ class Detector:
 
     @property
     def embedding_width(self) -> int:
-        """Of a box's vector; 0 for a baseline, which has none."""
+        """Length of a box's vector; 0 for a baseline, which has none."""
         architecture = self.card.architecture
         return architecture.embedding_width if isinstance(architecture, DetectorConfig) else 0
 
     @cached_property
     def loaded_model(self) -> LoadedModel:
-        """The model in torch, for more than boxes; read now where boxes are found without it."""
+        """The model in torch, for more than boxes; loaded only now if boxes are found without it."""
         from mast.inference.onnx_embedding import EmbeddingOnnxNetwork
         from mast.inference.torch_network import TorchNetwork
         from mast.loaded_model import LoadedModel
@@ -190,8 +190,8 @@ class Detector:
             root: the dataset's folder: recordings are named relative to it, and folders below it may name the site.
 
         Returns:
-            A table in the event schema (:data:`mast.events.EVENT_COLUMNS`). Events of an array have ``samples`` for a
-            recording, and no site or clock time.
+            A table in the event schema (:data:`mast.events.EVENT_COLUMNS`). Events of an array have ``samples`` as
+            their recording, and no site or clock time.
 
         Raises:
             AudioError: the recording cannot be read.
@@ -224,8 +224,8 @@ class Detector:
         """The events of one recording and (events, D) embeddings, row by row.
 
         An embedding is the encoder's map averaged inside the box (App. "Box-Level Embeddings") and what the box looks
-        like (:mod:`mast.models.box_vectors`), each of length one, in half precision. Of an event that several windows
-        heard it comes from the one that saw most of it.
+        like (:mod:`mast.models.box_vectors`), each of length one, in half precision. For an event in several windows,
+        it comes from the one that saw most of it.
 
         Args:
             recording: as in :meth:`detect`.
@@ -328,13 +328,13 @@ class Detector:
             current.add(piece, found)
 
     def _min_score(self) -> float:
-        """The detector's own score from which boxes are looked at: a low one where speeds have to agree."""
+        """The minimum score of boxes, on the detector's own scale: a low one if speeds have to agree."""
         raised = self.scores.raw_threshold
         fused = fusion_threshold(self.card) if self.options.thorough else None
         return raised if fused is None else min(fused, raised)
 
     def _start_passes(self) -> list[SpeedPass]:
-        """What is heard of a recording at each speed: nothing yet."""
+        """A pass over a recording at each speed, still empty."""
         return [SpeedPass(front_end) for front_end in self._reader.front_ends]
 
     def _search_batches(
@@ -376,7 +376,7 @@ class Detector:
             return Searched(
                 source, empty_events(), error=f"{source.path}: holds no sound; remove it or copy it again"
             )
-        # resampling may add or take a sample; more is a header that promised something else
+        # resampling may add or drop a sample; a larger difference means that the header was wrong
         duration_s = info.duration_s if abs(info.duration_s - end_s) < 0.01 else end_s
         found = [self._redraw(one, source, info, duration_s) for one in passes]
         events, embeddings = self._build_table(
@@ -418,7 +418,7 @@ class Detector:
         )
 
     def _combine_speeds(self, found: list[Events]) -> Events:
-        """What counts of the events found at several speeds."""
+        """The events that count among those found at several speeds."""
         front_ends = self._reader.front_ends
         boxes, scores, _ = combine_speeds(found, front_ends)
         rows = np.flatnonzero(scores >= self.scores.threshold)
@@ -483,7 +483,7 @@ def _onnx_class(options: DetectOptions) -> type[OnnxNetwork]:
 
 
 def prefers_onnx(options: DetectOptions) -> bool:
-    """Whether ONNX Runtime is asked for, or faster here: on a CPU that does not multiply bfloat16 itself."""
+    """Whether ONNX Runtime is requested, or faster here: on a CPU that does not multiply bfloat16 itself."""
     if options.runtime is not None:
         return options.runtime == "onnx"
     if options.compile or options.device not in (None, "cpu"):

@@ -1,9 +1,9 @@
-"""Boxes of several detectors, or of one that heard the same sound several times, as one list.
+"""Boxes of several detectors, or of one that searched the same sound several times, as one list.
 
-Detectors that were trained apart make different mistakes, and so does one that hears a recording at another speed. What
-several of them find is right more often than what each finds alone. A fused box is the mean of theirs, weighted by
-their probabilities (as in Weighted Boxes Fusion, Solovyev et al., 2021). Its score is the mean probability, where those
-that did not find it count as 0.
+Detectors that were trained separately make different mistakes, and so does one that hears a recording at another speed.
+What several of them find is right more often than what each finds alone. A fused box is the mean of theirs, weighted by
+their probabilities (as in Weighted Boxes Fusion, Solovyev et al., 2021). Its score is the mean probability, where
+detectors that did not find it count as 0.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mast.events import match_boxes
 from mast.models.card import ModelCard
 
 SAME_BOX = 0.5  # IoU from which boxes of two detectors are one; 0.3 to 0.6 labelled about equally well
-MIN_PROBABILITY = 0.01  # boxes below this are not looked at; our choice
+MIN_PROBABILITY = 0.01  # boxes below this are ignored; our choice
 
 
 def fusion_threshold(card: ModelCard) -> float | None:
-    """The lowest of a detector's own scores that is looked at; None where no box is likely enough.
+    """The minimum score of boxes, on the detector's own scale; None where no box is likely enough.
 
-    Not below what its calibration was measured from: what a lower score means is not known.
+    Not below the lowest score that its calibration was measured on: what a lower score means is not known.
     """
     threshold = card.probabilities.min_score(MIN_PROBABILITY)
     if threshold is None or card.calibration is None:
@@ -34,7 +34,7 @@ def fusion_threshold(card: ModelCard) -> float | None:
 def fuse_boxes(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
     """Boxes (N, 4) and mean probabilities (N,) of what several detectors found in one chunk.
 
-    A box joins the one of the detectors before it that it overlaps most, the most probable first; no two boxes of one
+    A box joins the box of the earlier detectors that it overlaps most, the most probable first; no two boxes of one
     detector become one.
 
     Args:

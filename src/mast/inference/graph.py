@@ -1,4 +1,4 @@
-"""Work of one shape on a GPU, recorded once and launched as a whole afterwards.
+"""GPU work on tensors of one shape, recorded once and launched as a whole afterwards.
 
 A network is some hundred kernels, and Python launches each of them: while other threads read recordings, every launch
 waits for its turn. A CUDA graph is one launch.
@@ -17,9 +17,9 @@ _WARM_UP = 2  # calls before recording: the first compiles, the next has everyth
 
 
 class Graph(Generic[R]):
-    """``work`` on a tensor of one shape. What it gave is overwritten by the next call.
+    """``work`` on a tensor of one shape. Its result is overwritten by the next call.
 
-    Recording in one thread lets others keep using the GPU; where it cannot be recorded, ``work`` is called as it is.
+    Recording in one thread lets others keep using the GPU; if ``work`` cannot be recorded, it is called directly.
 
     Args:
         work: from a tensor on the GPU to tensors; the same kernels for every input, and nothing that waits for the GPU.
@@ -47,7 +47,7 @@ class Graph(Generic[R]):
         return self._replay is not None
 
     def __call__(self, given: Tensor) -> R:
-        """What ``work`` makes of ``given``, on the current stream."""
+        """The result of ``work`` for ``given``, on the current stream."""
         self._input.copy_(given, non_blocking=True)
         if self._replay is None:
             return self._work(self._input)

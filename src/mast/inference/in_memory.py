@@ -1,4 +1,4 @@
-"""Sound in memory, searched as a recording: a file of its samples takes the way of all recordings."""
+"""Sound in memory, searched as a recording: its samples are written to a file, which is searched like any other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_recording(samples: ArrayLike, sample_rate: float | None) -> Iterator[Sour
         sample_rate: Hz.
 
     Raises:
-        AudioError: this is no sound.
+        AudioError: the samples are not sound.
         ConfigError: the sample rate is missing or impossible.
     """
     sound = one_channel(samples)
@@ -52,7 +52,7 @@ def as_recording(samples: ArrayLike, sample_rate: float | None) -> Iterator[Sour
 
 
 def one_channel(samples: ArrayLike) -> Samples:
-    """Samples as a file of them is read: (n,) float32, the mean of all channels.
+    """Samples as they would be read from a file: (n,) float32, the mean of all channels.
 
     Args:
         samples: (n,) or (n, channels); floats, where full scale is −1 to 1, or integers as PCM has them.

@@ -10,9 +10,9 @@ from mast.arrays import Samples
 from mast.inference.stitch import ScoredBoxes
 from mast.models.card import ModelCard
 
-# batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
-# batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
-# would wait for each other in Python and hold more memory; further cores then share the work within a batch
+# batches at once on a CPU, our choice: with one core each, none waits for another after every product, and a batch's
+# results do not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More batches would
+# wait for each other in Python and take more memory; further cores share the work within a batch instead
 MAX_WORKERS = 8
 
 
@@ -33,7 +33,7 @@ class Network(Protocol):
     Attributes:
         card: what the checkpoint says about itself, at the band that is searched.
         folder: where the checkpoint lies.
-        precision: what products are computed in, ``"float32"``, ``"bfloat16"`` or ``"int8"``: events depend on it.
+        precision: of matrix products, ``"float32"``, ``"bfloat16"`` or ``"int8"``: events depend on it.
         batch_size: windows at once.
         full_batches: whether all batches are of that size, filled up with the windows of the next recordings; else each
             piece of a recording is a batch.
@@ -59,7 +59,7 @@ class Network(Protocol):
             min_score: of the model's own scores.
 
         Returns:
-            For each of the Σ B_i windows its boxes in cells of the window, and embeddings where they were asked for.
+            For each of the Σ B_i windows its boxes in cells of the window, and embeddings if they were requested.
         """
 
     def thread_setting(self) -> ThreadSetting:

@@ -1,7 +1,7 @@
 """Boxes found in ONNX Runtime, each with its vector from torch.
 
-Whether vectors are asked for does not change the events. Vectors keep float32: they are compared with those of other
-recordings, searched on other machines. Only windows in which something was found are heard a second time.
+Requesting vectors does not change the events. Vectors are computed in float32: they are compared with those of other
+recordings, searched on other machines. Only windows in which something was found are processed a second time.
 """
 
 from __future__ import annotations

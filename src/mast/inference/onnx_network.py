@@ -1,7 +1,7 @@
 """A trained network in ONNX Runtime: the search on a CPU without bfloat16, where torch would be slower.
 
-Torch is not imported, which saves two seconds at the start and half a gigabyte of memory. Every window is searched by
-itself: several at once are no faster here, and rounding them together would make the events of a window depend on its
+Torch is not imported, which saves two seconds at the start and half a gigabyte of memory. Every window is searched on
+its own: several at once are no faster here, and rounding them together would make the events of a window depend on its
 neighbours.
 """
 
@@ -30,7 +30,7 @@ _PIECE = 4  # windows read at once, our choice: enough for a worker to be busy, 
 
 
 class OnnxNetwork:
-    """A network in ONNX Runtime, arranged for searching; see :class:`mast.inference.network.Network`.
+    """A network in ONNX Runtime, set up for searching; see :class:`mast.inference.network.Network`.
 
     Args:
         folder: where the checkpoint lies.
@@ -54,10 +54,10 @@ class OnnxNetwork:
 
     @classmethod
     def open(cls, name: str | Path, options: DetectOptions, *, threads: int | None = None) -> Self | None:
-        """A detector in ONNX Runtime; None where only torch can compute it.
+        """A detector in ONNX Runtime; None where only torch can run it.
 
-        That is a baseline, a detector with parts beyond the paper's, weights that are damaged (torch's loader says
-        how), and a release of ONNX Runtime that cannot compute the graph.
+        That is so for a baseline, a detector with parts beyond the paper's, damaged weights (torch's loader says how),
+        and a release of ONNX Runtime that cannot run the graph.
 
         Args:
             name: of the model, as :func:`mast.models.find.find_model` takes it.
@@ -118,7 +118,8 @@ def choose_boxes(
         scores: (R,).
         min_score: boxes scored lower are dropped.
         nms_iou: of two boxes that overlap more, the lower-scored is dropped.
-        nested: of two that are left and share more than this of the smaller one, too; 1 for never.
+        nested: of the remaining boxes, the lower-scored of two that share more than this of the smaller one is dropped,
+            too; 1 for never.
     """
     enough = np.flatnonzero(scores >= min_score)
     best = enough[np.argsort(-scores[enough], kind="stable")][:CANDIDATES]

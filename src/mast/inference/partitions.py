@@ -1,8 +1,8 @@
 """Events as a Parquet dataset by site and date, which DuckDB, pandas, Spark and Arrow read as one table.
 
 ``site=OAK/date=2023-05-10/part-0.parquet``: whoever asks for one site or one week reads only that. The date is the
-event's own, so a recording may cross midnight. A site or date that nobody knows is ``unknown``: Hive's name for null
-would let DuckDB read the others as dates, but pyarrow, and so pandas, cannot read such a folder beside others.
+event's own, so a recording may cross midnight. A site or date that is not known is called ``unknown``: Hive's name for
+null would let DuckDB read the others as dates, but pyarrow, and so pandas, cannot read such a folder next to others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recordings as batches of windows, read in the background in the order they are given.
 
-A run that was stopped and continued has to give the very same events, and products round by the size of the batch. So a
-piece never spans two recordings. Where pieces are put together (:func:`full_batches`, for a GPU, which a recording of a
-minute does not fill), all batches are of one size, and then a window's numbers do not depend on those beside it.
+A run that was stopped and continued has to give the very same events, and rounding depends on the size of the batch. So
+a piece never spans two recordings. If pieces are put together (:func:`full_batches`, for a GPU, which a recording of a
+minute does not fill), all batches have one size, and then a window's numbers do not depend on the windows next to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Source(NamedTuple):
     path: Path
     recording: str
     root: Path | None = None  # folders below it may name the site
-    stated: Metadata = Metadata()  # by a table of recordings; goes before what the file says
+    stated: Metadata = Metadata()  # in a table of recordings; takes precedence over the file
 
 
 class Piece(NamedTuple):
@@ -62,12 +62,12 @@ class Reader:
 
     Attributes:
         front_end: of the windows.
-        hop_s: from window to window.
+        hop_s: seconds from window to window.
         longest_s: the same in recordings where a longer step saves a window; as ``hop_s`` by default.
         batch_size: windows of a piece; the last of a recording may have fewer.
         n_parallel: recordings read at once; a GPU searches faster than one core reads.
-        speeds: at which a recording is read, one after the other, as shares of the band. A window holds as many samples
-            at each, so at a lower one it holds more seconds.
+        speeds: playing speeds at which a recording is read, one after the other, as shares of the band. A window holds
+            the same number of samples at each, so at a lower one it holds more seconds.
     """
 
     front_end: FrontEnd
@@ -79,7 +79,7 @@ class Reader:
 
     @property
     def front_ends(self) -> list[FrontEnd]:
-        """Of the windows at each speed."""
+        """The front end of the windows at each speed."""
         return [self.front_end.at_band(self.front_end.high_hz * speed) for speed in self.speeds]
 
     def __call__(self, sources: Iterable[Source]) -> Iterator[Piece | End]:

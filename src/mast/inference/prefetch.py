@@ -1,4 +1,4 @@
-"""The next items made ready in the background while the present one is worked on."""
+"""Prepares the next items in the background while the current one is processed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class _Failure:
 class Prefetch(Iterator[T]):
     """``items`` in order, drawn from now on by a thread that is at most ``depth`` items ahead.
 
-    An exception among the items is raised in its turn. When the caller stops early, so does the thread: at once where
-    this is closed, else when nobody holds it any more.
+    An exception among the items is raised in its turn. When the caller stops early, so does the thread: at once if
+    this is closed, else when nothing refers to it any more.
     """
 
     def __init__(self, items: Iterator[T], *, depth: int = 2) -> None:
         self._ready: queue.Queue[T | _Failure] = queue.Queue(maxsize=depth)
         self._stopped = threading.Event()
-        # the thread must not hold this object, or it would never be let go
+        # the thread must not refer to this object, or it would never be deleted
         arguments = (items, self._ready, self._stopped)
         self._thread = threading.Thread(target=_fill_queue, args=arguments, name="prefetch", daemon=True)
         self._thread.start()
@@ -83,7 +83,7 @@ def _fill_queue(items: Iterator[T], ready: queue.Queue[T | _Failure], stopped: t
 
 
 def chain_prefetched(parts: Iterator[Iterator[T]], *, n_parallel: int, depth: int = 2) -> Iterator[T]:
-    """Yield the items of one part after those of another, while the parts that follow are begun already.
+    """Yield the items of one part after those of another, while the parts that follow are already being read.
 
     Args:
         parts: drawn by the caller's thread, up to ``n_parallel`` ahead.
@@ -124,7 +124,7 @@ def map_concurrently(
         start: called once in each thread before its first item, and in all of them before this begins.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix="worker", initializer=start) as pool:
-        # a thread is only started for work that no idle one can do: these meet, so they need one each
+        # a thread is only started for work that no idle one can do: these tasks wait for each other, so each needs one
         barrier = threading.Barrier(workers)
         list(pool.map(lambda _: barrier.wait(), range(workers)))
 

@@ -1,4 +1,4 @@
-"""Settings of a process that is there for the search alone: not for a library to change behind a caller's back."""
+"""Settings of a process that only searches recordings: not for a library to change behind a caller's back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tune_process() -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep what is freed; ``False`` where it is not glibc, or the user has settled that already."""
+    """Let the C library keep what is freed; ``False`` if it is not glibc, or the user has set this already."""
     if any(name in os.environ for name in _USERS_OWN):
         return False
     try:

@@ -5,11 +5,11 @@ mark that the recording is done, and holds what is known about it. A recording t
 ``recordings/NAME.failed.json`` and is tried again next time (:mod:`mast.annotations.detections` knows these files).
 ``run.json`` says what the results were made with; other models or settings are refused, except for a threshold no lower
 than the one that the recordings were searched with: the tables then hold the events that reach it (not with joined
-boxes, for which ones are joined depends on the threshold). The tables over all
-recordings are made from the marks in one pass, so several processes may fill one folder, each its share.
+boxes, because the threshold decides which ones are joined). The tables over all recordings are made from the marks in
+one pass, so several processes may fill one folder, each its share.
 
-Where the detector embeds, a mark also holds the embedding of each event, and ``embeddings.npy`` those of all: its
-row k belongs to row k of ``detections.parquet``.
+If the detector embeds, a mark also holds the embedding of each event, and ``embeddings.npy`` those of all: its row k
+belongs to row k of ``detections.parquet``.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ from mast.runs import refuse_other_inputs
 from mast.table_files import write_table
 
 _COMBINING = ".lock"  # held while the tables are made
-_EMBEDDING = "embedding"  # a mark's further column: the bytes of a row of half-precision numbers
+_EMBEDDING = "embedding"  # a mark's extra column: the bytes of a row of half-precision numbers
 _TABLE_ROWS = 100_000  # held at once while the tables over all recordings are written
 _SCORE_DIGITS = 6  # of the scores in the tables
 _SCHEMA = pa.schema(
     [(name, pa.string() if dtype == "str" else pa.float64()) for name, dtype in EVENT_COLUMNS.items()]
 )
-# errors that speak of one file; others, such as a full disk, end the run
+# errors that concern one file; others, such as a full disk, end the run
 _OF_ONE_FILE = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ)
-# older versions did not say how boxes were drawn, as the model gives them, and knew no speed but the recording's
+# older versions did not record these: boxes were drawn as the model gives them, at the recording's own speed
 _OLDER_DEFAULTS = Habit().settings | {"speeds": "1"}
 # what a setting is called when it differs: {0} in the folder, {1} now
 _SETTING_TEXTS = {
@@ -95,7 +95,7 @@ class Totals:
         damaged: recordings that were searched in part.
         searched: what is known about each recording, from its mark.
         failures: names of those that failed.
-        older: formats whose folders here are older than these results, because this run was not asked for them.
+        older: formats whose folders here are older than these results, because this run did not write them.
         kept: tables that somebody had changed, and where they are now.
     """
 
@@ -113,7 +113,7 @@ class ResultsFolder:
     """Detections of many recordings in one folder; see the module docstring.
 
     Args:
-        folder: made if it is not there.
+        folder: created if it does not exist.
         settings: all that changes the results. A folder made with others is refused, except for a higher threshold:
             then the tables hold what reaches it, and nothing is searched again.
         root: the folder that recordings are named relative to; another would mix up their names.
@@ -122,7 +122,7 @@ class ResultsFolder:
         band_hz: lower and upper edge of the band that is searched.
         inputs: files, folders and URIs that were given.
         operating_point: what the threshold reached on validation, where it was chosen for a precision.
-        size_of: bytes of a recording, by which a changed one is known; asked from the disk by default.
+        size_of: bytes of a recording, by which a changed one is recognised; read from the disk by default.
 
     Raises:
         ConfigError: the folder holds results of another model, other settings or another root, or something else.
@@ -217,7 +217,7 @@ class ResultsFolder:
         return None if value is None else float(value)
 
     def _is_current(self, facts: Mapping[str, Any] | None) -> bool:
-        """Whether a mark holds all that this run would find: of the same model, and from no higher score on."""
+        """Whether a mark holds all that this run would find: with the same model and no higher threshold."""
         if facts is None or facts.get("model", self.run.weights_sha256) != self.run.weights_sha256:
             return False
         searched_from, now = self._search_threshold(facts, self.run), self.run.threshold
@@ -234,7 +234,7 @@ class ResultsFolder:
         )
 
     def update_metadata(self, source: Source) -> None:
-        """Give a finished recording the site and time that a table states by now, and its events theirs."""
+        """Give a finished recording the site and time that a table now states, and its events theirs."""
         path = mark_path(self.folder, source.recording, DONE)
         facts, stated = mark_facts(path), source.stated
         if facts is None:
@@ -361,7 +361,7 @@ class ResultsFolder:
         return [name for name in there if (self.folder / name).stat().st_mtime_ns < newest]
 
     def find_missing(self, totals: Totals, listed: Container[str]) -> list[str]:
-        """Recordings that were searched before and are no longer there; none where the root cannot be looked at.
+        """Recordings that were searched before and are no longer there; none if the root cannot be read.
 
         Args:
             totals: what is here.
@@ -430,7 +430,7 @@ class ResultsFolder:
 
 
 class _Mark(NamedTuple):
-    """A recording that is done."""
+    """The mark of a recording that is done."""
 
     path: Path
     facts: dict[str, Any]
@@ -459,7 +459,7 @@ def _parquet(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
 
 
 def _describe_difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
-    """In which setting two runs differ."""
+    """How two runs differ in a setting."""
     old, new = before.made_with.get(key, _OLDER_DEFAULTS.get(key)), now.made_with[key]
     if key == "model":
         return f"the model {_model_name(before)}, not {_model_name(now)}"
@@ -494,7 +494,7 @@ def _format_band(band_hz: tuple[float, float]) -> str:
 
 
 def file_size(source: Source) -> int | None:
-    """Bytes of a recording's file; None where it cannot be asked."""
+    """Bytes of a recording's file; None where that cannot be read."""
     try:
         return source.path.stat().st_size
     except OSError:

@@ -1,7 +1,7 @@
-"""The scores that users see, and from which one on events count.
+"""The scores that users see, and the score from which events count.
 
-Inside, the detector's own ("raw") scores are compared: two windows are joined by them, and checkpoints are tuned
-on them. What leaves is a probability, where the checkpoint was calibrated.
+Internally, the detector's own ("raw") scores are compared: two windows are joined by them, and checkpoints are tuned
+on them. What users see is a probability if the checkpoint was calibrated.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Scores:
         calibration: method ``none`` where the checkpoint has no calibration.
         threshold: minimum score of an event as users see it.
         raw_threshold: the same as a raw score.
-        operating_point: for a precision that was asked for: the target, and what was reached on validation.
-        sentence: the same for the user; empty where no precision was asked for.
+        operating_point: for a requested precision: the target, and what was reached on validation.
+        sentence: the same in words for the user; empty if no precision was requested.
     """
 
     calibration: Calibration
@@ -36,7 +36,7 @@ class Scores:
 
     @property
     def fingerprint(self) -> str:
-        """Differs where the same raw scores are shown as others."""
+        """Differs if the same raw scores are shown as other scores."""
         if self.calibration.method == "none":
             return "none"
         return hashlib.sha256(self.calibration.model_dump_json().encode()).hexdigest()[:12]

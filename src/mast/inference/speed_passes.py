@@ -1,7 +1,7 @@
-"""A recording heard at several speeds, and what is found at most of them.
+"""A recording searched at several speeds, and what is found at most of them.
 
-A detector hears a call at another speed as another call: longer or shorter, lower or higher. Its mistakes change with
-the speed, and the calls stay. So boxes found at all speeds are right more often than those found at one
+To a detector, a call at another speed is another call: longer or shorter, lower or higher. Its mistakes change with
+the speed, but the calls remain. So boxes found at all speeds are right more often than those found at one
 (``results/thorough.json``).
 """
 
@@ -78,7 +78,7 @@ class Events(NamedTuple):
     Attributes:
         boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
         scores: (N,) probabilities, where the detector was calibrated.
-        embeddings: (N, D), where asked for.
+        embeddings: (N, D), if requested.
     """
 
     boxes: FloatArray
@@ -89,12 +89,12 @@ class Events(NamedTuple):
 def combine_speeds(found: Sequence[Events], front_ends: Sequence[FrontEnd]) -> Events:
     """The fused boxes of all speeds; scores are probabilities again.
 
-    They follow from the mean over the speeds at which a box lies in the band: one that plays high calls above it cannot
-    miss them.
+    They follow from the mean over the speeds at which a box lies in the band: a speed that moves high calls above the
+    band cannot miss them.
 
     Args:
-        found: at each speed, the recording's own first.
-        front_ends: played at these speeds.
+        found: events at each speed, the recording's own first.
+        front_ends: at each of these speeds.
     """
     reference = front_ends[0]
     edges = reference.hz_to_bins([reference.low_hz, reference.high_hz])

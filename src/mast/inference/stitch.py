@@ -30,12 +30,12 @@ from mast.events import pairwise_iom, pairwise_iou, suppress_overlapping
 
 Embeddings = NDArray[np.float16]
 
-EDGE_CELLS = 2.0  # our choice: a box that ends this close to a window's edge is taken for cut by it
+EDGE_CELLS = 2.0  # our choice: a box that ends this close to a window's edge counts as cut by it
 SAME_EVENT = 0.5  # our choice, as the NMS within a window: minimum agreement of two boxes of one event
 
 
 class ScoredBoxes(NamedTuple):
-    """Boxes, their scores and, where asked for, their embeddings."""
+    """Boxes, their scores and, if requested, their embeddings."""
 
     boxes: FloatArray  # (K, 4) rows t1, f1, t2, f2 in cells from the recording's start
     scores: FloatArray  # (K,)
@@ -114,7 +114,7 @@ class Stitcher:
             if free_tracks[i] and free_boxes[j]:
                 _fuse(self._tracks[i], new[j], float(new_scores[j]), rows[j], start, end)
                 free_tracks[i] = free_boxes[j] = False
-        # what has a counterpart but is still free is a further part of an event that is now counted
+        # a box that has a counterpart but is still free is a further part of an event that is now counted
         self._tracks = [t for t, left_over in zip(self._tracks, free_tracks, strict=True) if not left_over]
         self._latest = [
             _Track(
@@ -230,8 +230,8 @@ def _confirmed_boxes(tracks: list[_Track]) -> ScoredBoxes:
 def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntArray:
     """Rows of a recording's events that stay when none may lie in a better one, in their order.
 
-    As :func:`mast.models.nested.drop_nested` within a window: of two that share more than ``share`` of the smaller one
-    the lower-scored goes.
+    As :func:`mast.models.nested.drop_nested` within a window: of two that share more than ``share`` of the smaller one,
+    the lower-scored is dropped.
     """
     return suppress_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)
 
@@ -242,8 +242,8 @@ def suppress_fused(boxes: FloatArray, scores: FloatArray, nms_iou: float, nested
     Args:
         boxes: (N, 4) in cells.
         scores: (N,).
-        nms_iou: of two that overlap more, the lower-scored goes.
-        nested: of two that share more than this of the smaller one, too; 1 for never.
+        nms_iou: of two that overlap more, the lower-scored is dropped.
+        nested: likewise of two that share more than this of the smaller one; 1 for never.
     """
     rows = suppress_overlapping(boxes, scores, threshold=nms_iou, overlap=pairwise_iou)
     return rows[without_nested(boxes[rows], scores[rows], nested)] if nested < 1 else rows

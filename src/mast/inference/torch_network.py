@@ -1,7 +1,7 @@
 """A trained network in torch: its device, precision and layout, and the boxes in batches of sound.
 
-Several threads search a batch each: on a CPU with a core to each of them, on a GPU with a stream to each, so that it
-works on one batch while another comes and goes.
+Several threads search a batch each: on a CPU with a core for each thread, on a GPU with a stream for each, so that it
+works on one batch while another is copied to or from it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _STREAMS = 2
 # recordings read at once for a GPU, our choice: one core reads ten minutes in the time that a GPU searches twenty
 # (results/gpu_speed.json, "read_and_cut" and "network"); two batches of each wait in memory
 _MAX_READERS = 4
-# windows read at once for a GPU, our choice: 10 MB, which the C library keeps and gives again; with 42 MB reading takes
-# twice as long, for pages that the system clears each time
+# windows read at once for a GPU, our choice: 10 MB, which the C library keeps and reuses; with 42 MB reading takes
+# twice as long, because the system clears the pages each time
 _PIECE = 16
 
 Seen = tuple[Tensor, DenseOutput]  # spectrograms, and what the network says of them
 
 
 class TorchNetwork:
-    """A network in torch, arranged for searching; see :class:`mast.inference.network.Network`.
+    """A network in torch, set up for searching; see :class:`mast.inference.network.Network`.
 
     Args:
         name: of the model, as :func:`mast.models.find.find_model` takes it.
@@ -55,7 +55,7 @@ class TorchNetwork:
     Attributes:
         loaded_model: the loaded model.
         model: the network itself.
-        device: where it works.
+        device: where it runs.
         compiled: whether it is compiled for its GPU.
     """
 
@@ -80,7 +80,7 @@ class TorchNetwork:
         self.piece_size = self.batch_size if on_cpu else min(self.batch_size, _PIECE)
         self.readers = 1 if on_cpu else min(_MAX_READERS, os.cpu_count() or 1)
         self.workers = min(torch.get_num_threads(), MAX_WORKERS) if on_cpu else _STREAMS
-        # a baseline's compilation takes longer than most searches; it is compiled where that is asked for
+        # a baseline's compilation takes longer than most searches; it is compiled only if that is requested
         worth_it = isinstance(self.model, MastDetector) and _can_compile(self.device)
         self.compiled = worth_it if options.compile is None else options.compile
         if self.compiled and self.device.type != "cuda":
@@ -93,7 +93,7 @@ class TorchNetwork:
         self._graphs: list[Graph[Seen]] = []  # of the network, recorded and not in use; a thread takes one
 
     def _arrange(self) -> None:
-        """Bring the weights into the form in which this device multiplies them fastest."""
+        """Bring the weights into the format that this device multiplies fastest."""
         if self.precision == "bfloat16" and isinstance(self.model, MastDetector):
             _cast_products(self.model)
             if self.device.type == "cpu":
@@ -102,7 +102,7 @@ class TorchNetwork:
             else:  # a GPU's units for bfloat16 want channels last, too
                 self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.compiled:
-            self.model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
+            self.model.compile(dynamic=False)  # the dense forward pass; choosing boxes is not compiled
 
     def thread_setting(self) -> ThreadSetting:
         """On a CPU each worker has its share of the threads, on a GPU a stream of its own."""
@@ -177,19 +177,19 @@ class TorchNetwork:
 
 
 def threads_to_share(workers: int) -> ThreadSetting:
-    """What gives each of some workers on a CPU its share of torch's threads."""
+    """Settings that give each of several workers on a CPU its share of torch's threads."""
     threads = torch.get_num_threads()
 
     def start() -> None:
         torch.set_num_threads(max(1, threads // workers))
-        torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
+        torch.get_num_threads()  # a thread fixes its number on first use, to what was last set anywhere
 
-    # the setting is each thread's own, but new threads take the latest
+    # each thread has its own setting, but new threads take the latest one
     return ThreadSetting(start, restore=lambda: torch.set_num_threads(threads))
 
 
 def _cast_products(model: MastDetector) -> None:
-    """Cast once what autocast would cast at every call: the same numbers, a tenth faster on a CPU."""
+    """Cast once the weights that autocast would cast at every call: the same numbers, a tenth faster on a CPU."""
     for layer in model.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             layer.to(torch.bfloat16)

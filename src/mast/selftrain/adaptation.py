@@ -7,7 +7,7 @@ it, and is averaged with what it was (`mast adapt`). There is no validation to c
 (:mod:`mast.selftrain.scale`)::
 
     out/recipe.json, out/plan.json                 settings; how long it trains here
-    out/unlabelled.parquet, out/pseudo.parquet     the chunks that were heard, and what was found in them
+    out/unlabelled.parquet, out/pseudo.parquet     the chunks that were searched, and what was found in them
     out/best, out/adapted.json                     the adapted detector, and what it learnt from
 """
 
@@ -52,12 +52,12 @@ PSEUDO = "pseudo.parquet"
 MAX_CHUNKS_SEARCHED = 5_000  # chunks that are searched for boxes to learn from: our choice, 7 hours of birds
 MAX_CHUNKS_LEARNT = 2_000  # chunks to learn from; our choice
 _COUNTED = 400  # chunks in which boxes are counted before and after; our choice
-_MEASURED = 32  # chunks by which the ranges of eight bits are measured
+_MEASURED = 32  # chunks on which the ranges for eight bits are measured
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """What came of it.
+    """The result of an adaptation.
 
     Attributes:
         model: folder of the adapted detector.
@@ -96,7 +96,7 @@ def adapt(
     """Adapt a detector to recordings nobody labelled; ends in ``out/best``, a model folder.
 
     Args:
-        recordings: folders; boxes there are not looked at.
+        recordings: folders; boxes there are ignored.
         out: the run's folder; a stopped run there is resumed.
         init: the detector, as :func:`mast.models.find.find_model` takes it.
         band_hz: upper edge of the band; the detector's own by default.
@@ -128,7 +128,7 @@ def adapt(
     n_heard = len(labels.boxes)
     if not calls:
         raise ConfigError(
-            f"{start.path}: found nothing in the {counted(n_heard, 'chunk')} that it heard, so there is nothing to "
+            f"{start.path}: found nothing in the {counted(n_heard, 'chunk')} searched, so there is nothing to "
             "learn from; check --band, or give more recordings"
         )
     rows = sample_training_chunks(labels, MAX_CHUNKS_LEARNT, seed)
@@ -163,7 +163,7 @@ def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, R
 
 
 def _report_short_recordings(every: ChunkSources, front_end: FrontEnd, reporter: Reporter) -> None:
-    """How many recordings hold no chunk and are left out."""
+    """Report how many recordings are too short for a chunk and left out."""
     recordings = sum(len(dataset) for dataset, _ in every)
     short = recordings - sum(table["recording"].nunique() for _, table in every)
     if short:
@@ -176,7 +176,7 @@ def _report_short_recordings(every: ChunkSources, front_end: FrontEnd, reporter:
 def sample_training_chunks(labels: PseudoLabels, max_chunks: int, seed: int) -> IntArray:
     """Rows of the chunks to learn from: a sample of those with boxes, and at most as many without, in order.
 
-    Most of an archive is quiet. Those chunks say little, and calls would drown among them.
+    Most of an archive is quiet. Quiet chunks teach little, and calls would drown among them.
     """
     rng = np.random.default_rng([seed, 17])
     found = np.array([bool(own.any()) for own in labels.sure])
@@ -214,7 +214,7 @@ def _label(job: _AdaptationRun, sources: ChunkSources) -> pd.DataFrame:
 def _plan_training(
     job: _AdaptationRun, sources: ChunkSources, rows: IntArray
 ) -> tuple[_AdaptationRun, IntArray]:
-    """The run with as many epochs, and the chunks, that an hour of training allows on this machine."""
+    """The run with as many epochs as an hour of training allows on this machine, and the chunks to learn from."""
     path = job.out / PLAN
     known = load_inputs(path, "train") or {}
     if not known:
@@ -264,7 +264,7 @@ def _learn(job: _AdaptationRun, sources: ChunkSources, labels: PseudoLabels, row
 
 
 def _rescale(job: _AdaptationRun, sources: ChunkSources) -> None:
-    """Threshold and probabilities of the adapted detector: those of the start, where it finds as many boxes."""
+    """Shift the start's threshold and probabilities so that the adapted detector finds as many boxes as the start."""
     start, best = job.start, job.out / "best"
     assert start.path is not None
     assert start.card is not None
@@ -288,7 +288,7 @@ def _rescale(job: _AdaptationRun, sources: ChunkSources) -> None:
 
 
 def collect_scores(model: BoxFinder, chunks: Chunks, job: _AdaptationRun) -> FloatArray:
-    """The scores of all boxes that a detector finds in some chunks, from the lowest that says anything."""
+    """The scores of all boxes that a detector finds in some chunks, down to the lowest considered."""
     scores = [torch.empty(0)]
     for batch in ordered_batches(
         chunks, batch_size=job.machine.eval_batch(job.plan.batch_size), workers=job.machine.workers

@@ -12,7 +12,7 @@ from mast.training.recipe import Recipe
 
 
 def check_labellers(init: Path, teachers: Sequence[Path], recipe: Recipe) -> None:
-    """Refuse what is not a detector, hears something else, stands twice among those that label, or finds nothing.
+    """Refuse whatever is not a detector, was trained on other spectrograms, is given twice, or finds nothing.
 
     Args:
         init: the detector to start from.
@@ -40,10 +40,10 @@ def check_labellers(init: Path, teachers: Sequence[Path], recipe: Recipe) -> Non
 
 
 def band_of(folder: Path, card: ModelCard, recipe: Recipe) -> float:
-    """The upper edge of the band that a detector hears in this run; it may be played faster or slower than it learnt.
+    """The upper edge of a detector's band in this run; sound may be played to it faster or slower than in its training.
 
     Raises:
-        MastError: its chunks or bins are others, so no speed makes them the recipe's.
+        MastError: its chunks or bins differ, so no speed makes them the recipe's.
     """
     high_hz = recipe.front_end.high_hz
     if card.front_end.at_band(high_hz) != recipe.front_end:

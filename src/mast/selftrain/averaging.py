@@ -1,7 +1,7 @@
 """The mean of the weights after all rounds: steadier than the last round's, and a better teacher for the next.
 
-Rounds disagree in what they got wrong more than in what they got right, and each starts from the weights of the one
-before, so that their mean is a detector, too. Beyond the paper, which keeps the last round's weights.
+Rounds disagree more about what they got wrong than about what they got right, and each starts from the weights of the
+one before, so that their mean is a detector, too. Beyond the paper, which keeps the last round's weights.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def average_rounds(
     machine: Machine,
     seed: int,
 ) -> dict[str, float]:
-    """Write the mean of the weights after each of the first rounds to ``out/best``.
+    """Write the mean of the weights after each round so far to ``out/best``.
 
     Args:
         out: folder of this stage; what is complete there is not done again.
@@ -46,7 +46,7 @@ def average_rounds(
         seed: of the calibration.
 
     Returns:
-        Metrics on the chunks that are held out.
+        Metrics on the held-out chunks.
     """
     path = out / "metrics.json"
     is_done = path.exists()

@@ -25,7 +25,7 @@ class Committee:
     """Several detectors as one, with boxes in the same cells; for labelling, not for shipping.
 
     Args:
-        members: at least two, which hear the same band in the same chunks.
+        members: at least two, with the same band and the same chunks.
     """
 
     def __init__(self, members: Sequence[LoadedModel | ThoroughModel]) -> None:
@@ -33,10 +33,10 @@ class Committee:
         for other in members[1:]:
             if other.front_end != first.front_end:
                 raise MastError(
-                    f"{other.folder}: hears another band than {first.folder}, so they cannot label together"
+                    f"{other.folder}: searches another band than {first.folder}, so they cannot label together"
                 )
         self.members = list(members)
-        # boxes of several are drawn by no one's habit, and pass no one's threshold
+        # boxes of several detectors follow no single detector's habit or threshold
         self.card: ModelCard = first.card.model_copy(update={"habit": None, "thresholds": {}})
 
     @property

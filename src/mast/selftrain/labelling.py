@@ -1,7 +1,7 @@
-"""Who labels a round of self-training, and from which score on.
+"""Which detectors label a round of self-training, and the score from which their boxes count.
 
-That is the model of the round before, as in the paper. Where there are teachers, other detectors of whatever kind and
-size, they and the model label as one (:mod:`mast.selftrain.committee`). With ``selftrain.thorough`` each of them hears
+The model of the round before labels, as in the paper. If there are teachers, other detectors of whatever kind and size,
+they and the model label as one (:mod:`mast.selftrain.committee`). With ``selftrain.thorough`` each of them searches
 every chunk at several speeds (:mod:`mast.selftrain.thorough`).
 """
 
@@ -21,7 +21,7 @@ from mast.training.chunk_scores import BoxFinder, chunk_metrics, detect_by_plan
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 
-TOGETHER = "committee.json"  # in a round's folder: how several labellers do on validation
+TOGETHER = "committee.json"  # in a round's folder: how well several labellers do on validation
 
 
 def load_labeller(model: Path, teachers: Sequence[Path], recipe: Recipe, machine: Machine) -> BoxFinder:

@@ -31,7 +31,7 @@ from mast.probability import Calibration
 class Trust(NamedTuple):
     """What validation says about a detector's boxes at or above q."""
 
-    calibration: Calibration  # score → chance to be right
+    calibration: Calibration  # score → chance of being right
     precision: float  # π_q
 
 
@@ -60,11 +60,11 @@ def recording_thresholds(
 
     Args:
         scores: (N,) of boxes, all at least ``min_threshold``.
-        probabilities: (N,) chance of each to be right; must not fall as the score rises.
+        probabilities: (N,) chance of each being right; must not fall as the score rises.
         recordings: (N,) whole numbers, the recording of each box.
         min_threshold: q.
         max_threshold: the highest threshold there may be; at least ``min_threshold``.
-        precision: to be expected of what a recording keeps.
+        precision: expected of the boxes that a recording keeps.
 
     Returns:
         (N,) within ``min_threshold`` and ``max_threshold``; boxes of one recording share one value.

@@ -4,8 +4,8 @@
 
 Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; other columns keep the cells and the
 chunk each box was found in, so that a stage trains on exactly what was found, the folder of its recording, the
-threshold q(S), and whether the box is ``sure``, that is in Π_q. What is not may be a call all the same. The paper takes
-it for background; with ``selftrain.doubtful`` such boxes are kept in the table, and a stage learns nothing from them.
+threshold q(S), and whether the box is ``sure``, that is in Π_q. One that is not may still be a call. The paper takes it
+for background; with ``selftrain.doubtful`` such boxes are kept in the table, and a stage learns nothing from them.
 Then the notes of a song are doubtful, too: a detector that does not know the song finds its notes one by one, and a
 student that learnt them as calls would find more of them.
 """
@@ -33,7 +33,7 @@ from mast.training.chunk_scores import BoxFinder
 from mast.training.recipe import SelfTrainRecipe
 
 CELLS = ["t1", "f1", "t2", "f2"]
-UNLABELLED = "unlabelled.parquet"  # in a round's folder: the chunks that its pseudo-labels are of
+UNLABELLED = "unlabelled.parquet"  # in a round's folder: the chunks that its pseudo-labels come from
 _IN_A_ROW_FRAMES, _SAME_BAND = 20, 0.6  # longest gap in a row, and minimum overlap of the bands; our choice
 
 
@@ -42,7 +42,7 @@ def is_valid(
 ) -> Tensor:
     """v(b): long and high enough, and more than a remnant at the chunk's edge; (K, 4) → (K,) bool.
 
-    What is cut by the edge is seen whole in the neighbouring chunk, which overlaps by half.
+    A call cut by the edge is seen whole in the neighbouring chunk, which overlaps by half.
     """
     extent = boxes[:, 2:] - boxes[:, :2]
     large = (extent[:, 0] >= min_frames) & (extent[:, 1] >= min_bins)
@@ -51,10 +51,10 @@ def is_valid(
 
 
 def smallest_box(boxes: Sequence[Tensor]) -> tuple[float, float]:
-    """Minimum frames and bins of 99 in 100 of the expert's boxes; a cell each where there is no box.
+    """The frames and bins that 99 in 100 of the expert's boxes have at least; 1 and 1 without boxes.
 
-    A fixed minimum length would call every shorter call background, and teach the student so: with 100 ms it found
-    12 in 100 of the calls shorter than that, where its teacher had found 33.
+    A fixed minimum length would teach the student that every shorter call is background: with 100 ms, it found 12 in
+    100 of the calls shorter than that, where its teacher had found 33.
     """
     extents = torch.cat([torch.empty(0, 2), *((own[:, 2:] - own[:, :2]).float() for own in boxes)])
     if not len(extents):
@@ -89,9 +89,9 @@ def pseudo_label(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Π_q of every chunk, as an event table with the columns ``root, chunk, chunk_start_s, t1, f1, t2, f2, sure,
-    threshold`` behind; with ``recipe.doubtful`` also boxes that score less, those that are not valid, and those that
-    may be notes of a song.
+    """Π_q of every chunk, as an event table followed by the columns ``root, chunk, chunk_start_s, t1, f1, t2, f2, sure,
+    threshold``; with ``recipe.doubtful`` also boxes that score less, those that are not valid, and those that may be
+    notes of a song.
 
     Args:
         model: the detector of the round before, or several.
@@ -146,7 +146,7 @@ def keep_trusted(
 ) -> pd.DataFrame:
     """Raise the threshold of an event table of :func:`pseudo_label` recording by recording; see ``policy.py``.
 
-    NMS is unmoved by boxes that score less, so what is left is Π_q with the higher threshold.
+    Boxes that score less do not affect NMS, so what is left is Π_q with the higher threshold.
 
     Args:
         events: boxes at or above q.
@@ -212,7 +212,7 @@ class PseudoLabels(NamedTuple):
 
 
 def labels_by_chunk(events: pd.DataFrame, n_chunks: int, recipe: SelfTrainRecipe) -> PseudoLabels:
-    """An event table of :func:`pseudo_label` → of each chunk the boxes and the weight ḡ(S), the sure ones' mean score.
+    """An event table of :func:`pseudo_label` → each chunk's boxes and its weight ḡ(S), the mean score of the sure ones.
 
     A chunk without sure boxes has no mean: it is background, with a small weight (docs/paper_notes.md 11).
     """

@@ -4,9 +4,9 @@ Each stage is a run of its own below the folder, so a killed one continues where
 
     out/expert.parquet, out/round-0/metrics.json                 the expert's boxes; the initial model, measured
     out/round-1/unlabelled.parquet, out/round-1/pseudo.parquet   the chunks of this round, and their pseudo-labels
-    out/round-1/committee.json                                   how well several labellers do together, if there are
+    out/round-1/committee.json                                   how well labellers do together, if there are several
     out/round-1/stage1/, …/stage2/                               and so on
-    out/rounds.csv, out/best                                     what came of it
+    out/rounds.csv, out/best                                     the results
 
 Choices (the best epoch of a stage, thresholds, whether a round helped) look at in-domain validation alone.
 """
@@ -71,7 +71,7 @@ from mast.training.training_run import TrainingRun
 
 @dataclass(frozen=True, kw_only=True)
 class RoundsRun(TrainingRun):
-    """What decides self-training, next to the sound it hears."""
+    """What decides self-training, apart from the sound."""
 
     teachers: tuple[Path, ...] = ()  # other detectors, which label together with the model
 
@@ -127,7 +127,7 @@ def self_train(
 
     Args:
         data: the labelled dataset the detector was trained on, or its folder.
-        unlabelled: folders of recordings; boxes there are not looked at, and sound that validates or tests is left out.
+        unlabelled: folders of recordings; boxes there are ignored, and sound for validation or test is left out.
         init: the detector to start from, as :func:`mast.models.find.find_model` takes it; MAST, or the baseline that
             the recipe names.
         out: the run's folder; a killed run there is continued.
@@ -140,11 +140,11 @@ def self_train(
         progress: called with steps done, steps in all and a short text.
         say: called with a sentence about each step.
         watch: further labelled chunks to measure after each stage, by name, cut end to end as
-            :func:`mast.training.chosen_chunks.labelled_chunks` does; beside the dataset's own parts other than train
-            and val (``selftrain.measure_other_parts``). They are reported and used for nothing.
+            :func:`mast.training.chosen_chunks.labelled_chunks` does; in addition to the dataset's own parts other than
+            train and val (``selftrain.measure_other_parts``). They are only reported, and used for nothing else.
 
     Returns:
-        One row for the initial model (round 0, stage ``initial``) and one a stage: ``round, stage, pseudo_boxes,
+        One row for the initial model (round 0, stage ``initial``) and one per stage: ``round, stage, pseudo_boxes,
         pseudo_chunks, pseudo_threshold``, then ``f1, precision, recall, threshold, ap50, miou`` on in-domain
         validation, ``test_f1``, ``site_ood_f1`` and the like (with ``precision``, ``recall``, ``ap50``) at that
         threshold, and ``kept``, true for the model in ``out/best``; also in ``out/rounds.csv``.
@@ -176,7 +176,7 @@ def about_self_training(
     split: SplitConfig | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What a run of self-training keeps beside its recipe: what else decides its result."""
+    """What a self-training run records besides its recipe: everything else that decides its result."""
     return {
         "kind": "selftrain",
         "data": str(dataset.root),
@@ -197,7 +197,7 @@ def fit_rounds(
     progress: Progress | None = None,
     say: Say = lambda text: None,
 ) -> pd.DataFrame:
-    """All rounds of :func:`self_train`, which says what comes of them.
+    """All rounds of :func:`self_train`, which describes their results.
 
     Args:
         dataset: the labelled one.
@@ -276,7 +276,7 @@ def _without_unfreezing(recipe: Recipe) -> Recipe:
 
 
 def _with_validity(recipe: Recipe, train_chunks: Chunks) -> Recipe:
-    """The recipe with what a pseudo-box may be in numbers, the expert's boxes deciding what it leaves open."""
+    """The recipe with the limits of valid pseudo-boxes in numbers; those left open follow from the expert's boxes."""
     plan = recipe.selftrain
     frames, bins = smallest_box(train_chunks.boxes)
     in_a_row = max_row_length(train_chunks.boxes) if plan.most_in_a_row is None else plan.most_in_a_row
@@ -289,7 +289,7 @@ def _with_validity(recipe: Recipe, train_chunks: Chunks) -> Recipe:
 
 
 def _other_parts(parts: Mapping[str, Chunks]) -> dict[str, Chunks]:
-    """Everything but train and val, from near home to far."""
+    """Everything but train and val, from the nearest domain to the farthest."""
     near_to_far = ("test", TEMPORAL_OOD, SITE_OOD)
     names = [name for name in near_to_far if name in parts]
     names += sorted(set(parts) - {"train", "val", *near_to_far})
@@ -483,7 +483,7 @@ def _pseudo_labels(
 
 
 def _combine_chunks(expert: Chunks, pseudo: Chunks, share: float | None) -> Chunks:
-    """The expert's chunks, as often as ``share`` of all asks for, and those with pseudo-labels."""
+    """The expert's chunks, repeated until they are about ``share`` of all, and those with pseudo-labels."""
     wanted = 1 if share is None else round(share / (1 - share) * len(pseudo) / len(expert))
     parts = [*[expert] * max(1, wanted), pseudo]
     examples: ConcatDataset[Example] = ConcatDataset(

@@ -1,8 +1,8 @@
-"""Scores of a detector that learnt from its own boxes, on the scale of the one it was before.
+"""Scores of a detector that learnt from its own boxes, on the scale that they had before.
 
 Its scores have risen, rightly or not, and without labels nothing can tell. But the same sound holds as many calls as
 before. So scores are shifted until as many boxes are above the threshold as before, and about as many above any higher
-one: which boxes the detector reports changes, and not how many.
+one: which boxes the detector reports may change, but not how many.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from mast.arrays import FloatArray
 from mast.probability import Calibration, StoredCalibration, expit, logits
 
 _MIN_PAIRS = 10  # below which only the threshold is moved
-_STEEPEST = 4.0  # our choice: a few boxes that lie close together would make any slope
+_STEEPEST = 4.0  # our choice: a few boxes with similar scores could give any slope
 
 
 class Shift(NamedTuple):
-    """How scores of now become those of before: ``slope · logit(score) + intercept``, as a logit."""
+    """How present scores become earlier ones: ``slope · logit(score) + intercept``, as a logit."""
 
     slope: float = 1.0
     intercept: float = 0.0
 
     def to_new_score(self, score: float) -> float:
-        """The score of now that was this one before."""
+        """The present score that was this one before."""
         return float(expit((logits(np.array([score])) - self.intercept) / self.slope)[0])
 
 
@@ -34,8 +34,8 @@ def match_box_counts(before: FloatArray, now: FloatArray, threshold: float) -> S
 
     Args:
         before: scores of all boxes that the starting detector found in some sound.
-        now: of those that the detector finds there now.
-        threshold: of the starting detector, its own score.
+        now: scores of those that the detector finds there now.
+        threshold: of the starting detector, on its own scale.
     """
     before, now = np.sort(before)[::-1], np.sort(now)[::-1]
     count = int((before >= threshold).sum())
@@ -53,7 +53,7 @@ def match_box_counts(before: FloatArray, now: FloatArray, threshold: float) -> S
 
 
 def shift_calibration(stored: StoredCalibration, shift: Shift) -> StoredCalibration:
-    """What the scores of now mean, where those of before meant this."""
+    """What present scores mean, given what the earlier ones meant."""
     curve = tuple(
         point.model_copy(update={"threshold": shift.to_new_score(point.threshold)}) for point in stored.curve
     )

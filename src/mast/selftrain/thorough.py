@@ -28,7 +28,7 @@ class PlayedWindow(NamedTuple):
 
     Attributes:
         start: where it begins, in samples.
-        judged: from which to which frame the middles of boxes count, from the beginning of the chunk.
+        judged: the frames between which the middle of a box must lie to count, from the beginning of the chunk.
     """
 
     start: int
@@ -36,7 +36,7 @@ class PlayedWindow(NamedTuple):
 
 
 class ThoroughModel:
-    """A detector that hears chunks of one length at several speeds; for labelling.
+    """A detector that searches chunks of one length at several speeds; for labelling.
 
     Args:
         model: the detector.
@@ -102,14 +102,14 @@ class ThoroughModel:
 def resample(sound: Tensor, samples: int) -> Tensor:
     """(B, N) → (B, ``samples``): the same sound at another rate, exactly, by its spectrum.
 
-    What the lower of both rates cannot hold is left out. The ends of a chunk meet, which a click there would show.
+    What the lower of the two rates cannot hold is left out. The chunk is taken as periodic, so its ends may click.
     """
     played: Tensor = torch.fft.irfft(torch.fft.rfft(sound.float()), n=samples)
     return played * (samples / sound.shape[1])
 
 
 def windows_of(samples: int, front_end: FrontEnd) -> list[PlayedWindow]:
-    """The windows in which a chunk of so many samples is heard; each judges what is nearest to its own middle."""
+    """The windows in which a chunk of this many samples is searched; each judges what is nearest to its own middle."""
     length = front_end.chunk_samples
     frames = samples / front_end.hop_samples
     if samples <= length:

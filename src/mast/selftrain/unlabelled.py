@@ -1,4 +1,4 @@
-"""The unlabelled sound that self-training hears, and the same chunks with what was found in them."""
+"""The unlabelled sound that self-training uses, and the same chunks with what was found in them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class NothingUnlabelledError(MastError):
 def leave_out_measured(sources: ChunkSources, measured: Iterable[Chunks], say: Say) -> ChunkSources:
     """The unlabelled chunks without any sound on which detectors are measured.
 
-    The labelled recordings often lie inside the archive that is given as unlabelled. Were those held back for
-    validation or test learnt from, if only without the expert's boxes, F1 on them would look too good. They are known
-    by their files, whatever they are called there.
+    The labelled recordings often lie inside the archive that is given as unlabelled. If those held back for validation
+    or test were learnt from, even without the expert's boxes, F1 on them would look too good. They are recognised by
+    what is in their files, whatever they are called there.
 
     Args:
         sources: the unlabelled datasets with their chunks.

@@ -1,4 +1,4 @@
-"""A detector on parts of the labelled dataset, at the threshold it brings along: for reports, never for choices."""
+"""A detector on parts of the labelled dataset, at the threshold from its card: for reports, never for choices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> LoadedModel
 
 
 def load_teacher(folder: Path, recipe: Recipe, machine: Machine) -> LoadedModel:
-    """Load a detector of any kind that can hear the recipe's band; refuse any other."""
+    """Load a detector of any kind that can use the recipe's band; refuse any other."""
     return machine.load(folder, band_hz=band_of(folder, load_card(folder), recipe))
 
 
@@ -60,7 +60,7 @@ def watch_parts(
 ) -> dict[str, float]:
     """Metrics of a model folder on each part, as ``{"site_ood_f1": 0.41, …}``.
 
-    What was measured stands in ``cache``, so that a resumed run does not measure it again.
+    What was measured is kept in ``cache``, so that a resumed run does not measure it again.
     """
     known: dict[str, dict[str, float]] = (
         json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}

@@ -9,7 +9,7 @@
 | ``batches.py`` | chunks in a seeded order → spectrograms on the device |
 | ``state.py`` | atomic snapshots of a run; resuming continues exactly |
 | ``loop.py`` | the loop |
-| ``pretraining.py``, ``detector.py`` | masked pretraining; the box detector |
+| ``pretraining.py``, ``detector_training.py`` | masked pretraining; the box detector |
 
 Everything random at step *n* is a function of (seed, *n*), so a resumed run needs no generator state.
 """

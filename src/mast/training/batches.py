@@ -1,7 +1,7 @@
 """Chunks in a seeded order: which examples make up step *n* depends on (seed, *n*) alone.
 
 The global batch is the same however many processes share it: each takes its slice. So two GPUs see what
-one would have seen, and a resumed run continues with the very batch it would have come to.
+one would have seen, and a resumed run continues with the very batch that would have been next.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def step_generator(seed: int, step: int, device: torch.device, stream: int = 0) 
 
 
 def epoch_order(n_examples: int, batch_size: int, *, seed: int, epoch: int) -> np.ndarray[Any, Any]:
-    """(steps, batch_size) rows of example indices for one epoch; what does not fill a batch waits its turn.
+    """(steps, batch_size) rows of example indices for one epoch; what does not fill a batch is left out this time.
 
-    Fewer examples than a batch: the batch is filled with further passes over them.
+    With fewer examples than a batch, the batch is filled by further passes over them.
     """
     rng = np.random.default_rng([seed, epoch])
     if n_examples < batch_size:
@@ -74,7 +74,7 @@ class Batches(Generic[B]):
         batch_size: the global batch, shared by all processes.
         seed: fixes the order.
         workers: decoding processes; 0 decodes in this one.
-        rank, world: this process among how many.
+        rank, world: the number of this process, and how many processes there are.
         pin: pinned memory, for a GPU.
         take: indices → their batch, where all examples are in memory already; nothing is decoded then.
     """

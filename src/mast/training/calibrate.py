@@ -1,6 +1,6 @@
-"""What a saved detector does on validation chunks, written into its card: what its scores mean, and its ranges.
+"""Measures a saved detector on validation chunks and writes into its card what its scores mean, and its ranges.
 
-Chunks lie end to end, as where the threshold is tuned; in use, windows overlap and their boxes are stitched.
+Chunks lie end to end, as when the threshold is tuned; in use, windows overlap and their boxes are stitched.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
 
 MIN_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
-_MEASURED = 32  # chunks by which ranges are measured, our choice
+_MEASURED = 32  # chunks on which ranges are measured; our choice
 
 
 def calibrate_checkpoint(
@@ -34,21 +34,21 @@ def calibrate_checkpoint(
     seed: int = 0,
     kept: StoredCalibration | None = None,
 ) -> StoredCalibration:
-    """Fit how scores become probabilities, and write that into a model folder; what was there is replaced.
+    """Fit how scores become probabilities, and write that into a model folder; an earlier fit is replaced.
 
-    Ranges are measured, too, where the card has none: they belong to the weights, whatever the threshold or the habit.
+    Ranges are measured, too, if the card has none: they belong to the weights, whatever the threshold or the habit.
 
-    A kill leaves the old card or the new one. Of several processes, call it in one.
+    A kill leaves the old card or the new one. With several processes, call it in only one.
 
     Args:
         folder: a detector's model folder, or its run.
         val_chunks: labelled chunks that do not overlap and that the detector was not trained on.
         machine: device, precision and decoding processes.
         batch_size: chunks at a time.
-        min_score: predictions scored lower are not looked at.
-        data: what the chunks are and who boxed them, told with every precision; the names of their datasets by default.
+        min_score: predictions scored lower are ignored.
+        data: what the chunks are and who boxed them, stated with every precision; by default their datasets' names.
         seed: of the folds among which methods are compared, and of the intervals.
-        kept: to be written instead of a fit: that of the detector which training started from.
+        kept: a calibration to write instead of a fit: that of the detector which training started from.
     """
     model = machine.load(folder)
     ranges = model.card.ranges or ranges_of(model, val_chunks)

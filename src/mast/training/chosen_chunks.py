@@ -43,7 +43,7 @@ class Chunks:
     Attributes:
         examples: chunk by number.
         table: one row per chunk, as :func:`mast.data.chunks.chunk_table` gives, with ``root``.
-        sound: (N, samples) of all of them, where :func:`decode_once` put it; otherwise they are read when needed.
+        sound: (N, samples) of all chunks, if :func:`decode_once` has decoded it; otherwise it is read when needed.
     """
 
     examples: ConcatDataset[Example]
@@ -65,7 +65,7 @@ class Chunks:
 
     @property
     def boxes(self) -> list[Tensor]:
-        """Of each chunk (M, 4), in cells."""
+        """The (M, 4) boxes of each chunk, in cells."""
         return self._labels[0]
 
     def path_of(self, recording: str) -> Path:
@@ -75,11 +75,11 @@ class Chunks:
 
     @property
     def n_boxes(self) -> int:
-        """Over all chunks; a box that two chunks see counts twice."""
+        """Number of boxes over all chunks; a box in two chunks counts twice."""
         return sum(map(len, self.boxes))
 
     def without_overlap(self, dataset: Dataset, front_end: FrontEnd) -> Chunks:
-        """Those of a dataset's chunks, the first ones, that do not overlap: no box is in two of them."""
+        """A dataset's chunks without those that overlap an earlier one, so that no box is in two of them."""
         kept, ends = [], dict[str, float]()
         for row, (name, start) in enumerate(zip(self.table["recording"], self.table["start_s"], strict=True)):
             if start >= ends.get(name, 0.0) - SLACK_S:
@@ -144,7 +144,7 @@ def hold_out(
         n_held = min(len(names) - 1, max(1, round(share * len(names))))
         held_names = {names[i] for i in rng.permutation(len(names))[:n_held]}
         held = keys.isin(held_names).to_numpy()
-    else:  # a single recording: its end
+    else:  # a single recording: hold out its end
         held = np.arange(len(keys)) >= max(1, round((1 - share) * len(keys)))
     learn = np.flatnonzero(~held)
     if max_chunks is not None and len(learn) > max_chunks:
@@ -179,9 +179,9 @@ def labelled_chunks(
 ) -> dict[str, Chunks]:
     """The labelled chunks of a dataset by part.
 
-    ``train`` has chunks every half chunk (App. "Data Processing"); the others are cut end to end, so that no
-    box is counted twice when a model is measured on them. A recording shorter than half a chunk is one chunk, padded:
-    somebody labelled it. Boxes outside the band count for nothing, nor for the shares of the parts.
+    ``train`` has a chunk every half chunk (App. "Data Processing"); the others are cut end to end, so that no box is
+    counted twice when a model is measured on them. A recording shorter than half a chunk is one padded chunk, because
+    somebody labelled it. Boxes outside the band do not count, not even towards the shares of the parts.
     """
     dataset = restrict_to_band(dataset, front_end)
     parts: dict[str, Chunks] = {}
@@ -273,8 +273,8 @@ def measure_normalisation(
 ) -> Normalisation:
     """μ and σ over (a random sample of) the chunks.
 
-    Of a levelled recipe: of chunks whose own quiet level is taken off, as :class:`mast.normalisation.Normalisation`
-    then does. ``progress`` counts chunks.
+    With a levelled recipe, each chunk's own quiet level is subtracted first, as
+    :class:`mast.normalisation.Normalisation` then does. ``progress`` counts chunks.
     """
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
     valid_s = np.concatenate([c.table["valid_s"].to_numpy(dtype=np.float64) for c in chunks])
@@ -316,7 +316,7 @@ def decode_once(
 def decoded_chunks(
     chunks: Chunks, device: torch.device, *, workers: int = 0, progress: Progress | None = None
 ) -> Tensor:
-    """(N, samples) the sound of all chunks."""
+    """The sound of all chunks, (N, samples)."""
     sound: Tensor | None = None
     done = 0
     for batch in ordered_batches(replace(chunks, sound=None), batch_size=16, workers=workers):
@@ -340,7 +340,7 @@ def ordered_batches(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Ite
 
 
 def shuffled_batches(chunks: Chunks, batch_size: int, machine: Machine, *, seed: int) -> Batches[Batch]:
-    """The chunks in batches of a training, epoch after epoch in another order; this process's share."""
+    """The chunks in batches for training, in a different order each epoch; this process's share."""
     return Batches(
         chunks.examples,
         collate,

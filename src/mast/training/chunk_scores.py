@@ -28,7 +28,7 @@ class BoxFinder(Protocol):
 
     @property
     def card(self) -> ModelCard:
-        """How its boxes are redrawn, and from which score on."""
+        """How its boxes are redrawn, and their minimum score."""
 
     @property
     def front_end(self) -> FrontEnd:
@@ -56,7 +56,7 @@ def detect_chunks(
         chunks: labelled, end to end.
         batch_size: chunks at a time.
         workers: decoding processes.
-        score_threshold: minimum score, the model's own.
+        score_threshold: minimum score, on the model's own scale.
         nms_iou: the model's by default.
     """
     front_end = model.front_end
@@ -91,7 +91,7 @@ def detect_by_plan(
     score_threshold: float | None = None,
     nms_iou: float | None = None,
 ) -> PartTables:
-    """:func:`detect_chunks` with the batches that suit the machine, from the lowest score that the plan looks at."""
+    """:func:`detect_chunks` with batches that suit the machine, down to the lowest score that the plan considers."""
     return detect_chunks(
         model,
         chunks,

@@ -57,7 +57,7 @@ from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 
-_AUGMENTATION = 1  # streams of random numbers, apart from each other
+_AUGMENTATION = 1  # independent streams of random numbers
 _CONTRASTIVE = 2
 _BACKGROUNDS = 500  # chunks kept to mix in
 
@@ -100,9 +100,9 @@ def train_detector(
         data: a labelled dataset, or its folder.
         out: the run's folder; a stopped run there is resumed.
         recipe: sizes and hyperparameters.
-        init: where it starts, as :func:`mast.models.find.find_model` takes it: a detector, of which all weights are
-            taken (see :mod:`mast.training.start`); a pretraining run or AudioMAE's file, of which the encoder is. A
-            baseline starts from a model of its own kind, or its backbone from a file of weights that fits.
+        init: the model to start from, as :func:`mast.models.find.find_model` takes it: all weights of a detector (see
+            :mod:`mast.training.start`), or the encoder of a pretraining run or of AudioMAE's file. A baseline starts
+            from a model of its own kind, or its backbone from a file of weights that fits.
         split: how the dataset is divided; by default as :func:`mast.data.chunks.default_split_of` says.
         seed: of split, order, augmentation and start.
         accelerator: device, precision and processes; made from the recipe by default.
@@ -127,7 +127,7 @@ def train_detector(
 def about_detector(
     dataset: Dataset, start: Start, *, split: SplitConfig | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """What a run of training keeps beside its recipe: what else decides its result."""
+    """What a training run records besides its recipe: everything else that decides its result."""
     return {
         "kind": "detector",
         "data": str(dataset.root),
@@ -139,10 +139,10 @@ def about_detector(
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorRun(TrainingRun):
-    """What decides a detector's training, next to the chunks it sees."""
+    """What decides a detector's training, apart from the chunks it sees."""
 
     plan: TrainRecipe  # of this stage; the recipe's own or one of self-training's
-    threshold: float | None = None  # instead of that which validation would choose
+    threshold: float | None = None  # instead of the one that validation would choose
 
 
 def fit_detector(
@@ -191,7 +191,7 @@ def fit_detector(
         describe=batch_names(train_chunks, plan.batch_size, seed),
     )
     result = train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
-    if stop_after is None:  # the last epoch is done, now or in a run that was killed before it came to this
+    if stop_after is None:  # the last epoch is done, now or in a run that was killed before calibration
         trainer.calibrate()
     return result
 
@@ -231,7 +231,7 @@ class _DetectorTrainer:
     before: dict[str, Tensor]  # weights of the start, where they are kept in part
 
     def validate(self, trained: nn.Module) -> dict[str, float]:
-        """Metrics on the chunks that are held out."""
+        """Metrics on the held-out chunks."""
         plan, machine = self.run.plan, self.run.machine
         model = LoadedModel(
             self._final_model(trained), self._card, device=machine.device, precision=machine.precision
@@ -240,7 +240,7 @@ class _DetectorTrainer:
 
     @property
     def _card(self) -> ModelCard:
-        """What is known about the model before anything was measured."""
+        """What is known about the model before anything is measured."""
         return ModelCard(
             kind="detector",
             architecture=self.run.recipe.detector_for(self.run.plan),
@@ -263,7 +263,7 @@ class _DetectorTrainer:
         return average_weights(trained, self.before, self.run.plan.start_share) if self.before else trained
 
     def calibrate(self) -> None:
-        """What the scores of the best model mean; a run that is finished has done it already."""
+        """Measure what the scores of the best model mean, unless a finished run has done so already."""
         run, best = self.run, self.run.out / "best"
         if run.machine.is_main and not load_card(best).calibration:
             calibrate_checkpoint(
@@ -281,7 +281,7 @@ class _DetectorTrainer:
 def _trainable(
     model: BoxDetector, plan: TrainRecipe, *, pretrained: bool
 ) -> tuple[dict[str, float], Callable[[int], bool]]:
-    """Multipliers of the learning rate by the names of parameters, and what freezes or thaws for an epoch.
+    """Learning-rate multipliers by parameter name, and the function that freezes and unfreezes for an epoch.
 
     MAST's blocks follow the schedule of unfreezing or the fixed number of top blocks. A baseline trains as a whole, its
     backbone more slowly only where it starts from weights: from scratch, a tenth of the rate would only handicap it.
@@ -317,7 +317,7 @@ def thaw(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool
 
 
 def _with_song_gap(augmentation: AugmentConfig | None, chunks: Chunks) -> AugmentConfig | None:
-    """The augmentation, with the gap that the expert's boxes show where it is left open."""
+    """The augmentation; a gap that it leaves open is taken from the expert's boxes."""
     if augmentation is None or "repeats" not in augmentation.operations or augmentation.song_gap is not None:
         return augmentation
     known = chunks.table["labelled"].to_numpy(dtype=bool)
@@ -328,8 +328,8 @@ def _with_song_gap(augmentation: AugmentConfig | None, chunks: Chunks) -> Augmen
 def _noise_bank(chunks: Chunks, run: DetectorRun) -> NoiseBank | None:
     """Backgrounds from chunks without boxes, where augmentation asks for them and there are any.
 
-    An unlabelled chunk in which a detector found nothing is not known to be empty. But where doubtful boxes are kept
-    and there is not even one of them, it serves: it brings the noise of sites that nobody labelled.
+    An unlabelled chunk in which a detector found nothing is not known to be empty. But if doubtful boxes are kept and
+    the chunk does not have even one, it is used: it brings the noise of sites that nobody labelled.
     """
     augmentation = run.plan.augmentation
     if augmentation is None or "background" not in augmentation.operations:

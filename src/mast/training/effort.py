@@ -26,15 +26,15 @@ from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.spectrograms import FrontEndPipeline
 
 LOOKS = 160  # minimum number of chunks seen in all epochs
-EPOCHS = 12  # where that is more; as in the preset tiny
+EPOCHS = 12  # if that means more chunks; as in the preset tiny
 MIN_EPOCHS = 3
-MAX_TRAINING_S = 3600.0  # where fewer epochs would do
+MAX_TRAINING_S = 3600.0  # as long as MIN_EPOCHS fit into it
 FEW_CHUNKS = 64  # below which batches are small
 _TRIAL_CHUNKS = 2  # on a CPU; a GPU gets a whole batch
 
 
 class Rates(NamedTuple):
-    """Seconds a chunk takes here."""
+    """Seconds per chunk on this machine."""
 
     train: float
     detect: float
@@ -50,15 +50,15 @@ def adjust_recipe(
     fixed: Collection[str] = (),
     rates: Rates | None = None,
 ) -> Recipe:
-    """The recipe for a start from a detector, with epochs, batch and rates of self-training by the amount of data.
+    """The recipe for a start from a detector; epochs, batch and rates of self-training follow the amount of data.
 
     Args:
-        recipe: of a preset that nobody chose.
+        recipe: from the default preset, not one that the user chose.
         n_chunks: labelled chunks to train on.
-        held_boxes: boxes to validate on. A few cannot say which epoch is best: the last is taken.
-        start_share: of the start's weights in what is kept (:meth:`mast.training.start.Start.share`).
-        fixed: settings that somebody did choose, by dotted names; these stay.
-        rates: of this machine; without them an hour's limit cannot be kept.
+        held_boxes: boxes to validate on. A few cannot say which epoch is best: then the last is taken.
+        start_share: share of the start's weights in the result (:meth:`mast.training.start.Start.share`).
+        fixed: settings that the user did choose, by dotted names; these stay.
+        rates: of this machine; without them the limit of an hour cannot be kept.
     """
     plan = recipe.train
     batch = plan.batch_size if "train.batch_size" in fixed or n_chunks >= FEW_CHUNKS else plan.batch_size // 2
@@ -91,7 +91,7 @@ def _without_fixed(values: dict[str, Any], section: str, fixed: Collection[str])
 
 
 def measure_rates(chunks: Chunks, recipe: Recipe, machine: Machine, *, pretrain: bool = False) -> Rates:
-    """Seconds a chunk takes here to be read and trained on (or searched): a batch, after a first one.
+    """Seconds per chunk for reading and training (or searching) here, timed on one batch after a first one.
 
     Args:
         chunks: labelled ones; the first few are read.
@@ -155,7 +155,7 @@ def _reader(chunks: Chunks, plan: Optimisation, machine: Machine) -> Callable[[]
 
 
 def _time_work(work: Callable[[], None], machine: Machine) -> float:
-    """Of the second time; the first makes memory and threads ready."""
+    """Seconds of the second call; the first prepares memory and threads."""
     times = []
     for _ in range(2):
         work()
@@ -166,7 +166,7 @@ def _time_work(work: Callable[[], None], machine: Machine) -> float:
 
 
 def training_seconds(plan: TrainRecipe, n_chunks: int, n_held: int, rates: Rates) -> float:
-    """Of one training run, with its validations."""
+    """Seconds of one training run, with its validations."""
     validations = plan.epochs / plan.validate_every_epochs + 1  # and calibration
     return chunks_seen(plan, n_chunks) * rates.train + validations * n_held * rates.detect
 

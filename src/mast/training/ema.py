@@ -1,4 +1,4 @@
-"""Averages of weights: over the steps of training, which is what is validated and shipped, and with other weights."""
+"""Averages of weights: over the steps of training, to be validated and shipped, and with another model's weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ema:
 
 
 def _tensors(model: nn.Module) -> dict[bool, list[Tensor]]:
-    """Parameters and buffers, apart by whether they hold fractions."""
+    """Parameters and buffers, grouped by whether they are floating-point."""
     everything = [t.detach() for t in (*model.parameters(), *model.buffers())]
     return {kind: [t for t in everything if t.is_floating_point() == kind] for kind in (True, False)}
 
@@ -45,10 +45,10 @@ def clone_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def average_weights(model: nn.Module, others: Mapping[str, Tensor], share: float) -> nn.Module:
-    """A copy of a model with some of other weights of the same names in its own.
+    """A copy of a model whose weights are averaged with others of the same names.
 
     Args:
-        model: stays as it is.
+        model: is not changed.
         others: parameters and buffers of a model of the same shape.
         share: of the others, from 0 to 1.
     """

@@ -1,10 +1,10 @@
-"""What a detector has learnt from, so that nothing of it is held back to judge the detectors that start from it.
+"""What a detector has learnt from, so that none of it is held back to judge the detectors that start from it.
 
-People box bit by bit: they fit a detector, box more, and start the next fit from the last. Were the recordings divided
-again, much of what is held back would be sound that the start has learnt from, and F1, threshold and precision would
-look too good. So a detector's card keeps which sound it has learnt from, its own start's included. Those recordings
-stay in training; validation and test are dealt from the others. A recording is known by what is in its file, whatever
-it is called and wherever it lies.
+People box bit by bit: they fit a detector, box more, and start the next fit from the last. If the recordings were
+divided again, much of what is held back would be sound that the start has learnt from, and F1, threshold and precision
+would look too good. So a detector's card records which sound it and its own start have learnt from. Those recordings
+stay in training; validation and test are drawn from the others. A recording is recognised by what is in its file,
+whatever it is called and wherever it lies.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Spans = dict[str, list[TimeSpan]]  # by recording, or by its fingerprint
 
 
 def fingerprint(path: Path) -> str:
-    """A recording by its file: the size, and what stands in its middle."""
+    """Identifies a recording by its file: the size, and the bytes in its middle."""
     with path.open("rb") as file:
         size = file.seek(0, SEEK_END)
         file.seek(max(0, size - _READ) // 2)
@@ -45,7 +45,7 @@ def fingerprint(path: Path) -> str:
 
 
 def labelled_sound(parts: Iterable[Chunks]) -> Spans:
-    """What the labelled ones of these chunks cover of each recording, by its fingerprint."""
+    """What the labelled chunks among these cover of each recording, by its fingerprint."""
     return _merge(
         {fingerprint(chunks.path_of(name)): spans}
         for chunks in parts
@@ -54,9 +54,9 @@ def labelled_sound(parts: Iterable[Chunks]) -> Spans:
 
 
 def training_sound(train_chunks: Chunks, start: ModelCard | None) -> Spans:
-    """What a detector will have learnt from: the labelled ones of these chunks, and all that its start has.
+    """What a detector will have learnt from: the labelled chunks among these, and all that its start learnt from.
 
-    Pseudo-labels do not count: what is measured is left out of them (:mod:`mast.selftrain.unlabelled`).
+    Pseudo-labels do not count: they leave out sound that is measured on (:mod:`mast.selftrain.unlabelled`).
     """
     known = labelled_sound([train_chunks])
     return _merge([known] if start is None else [known, _spans_in_card(start)])
@@ -71,20 +71,20 @@ def avoid_leakage(
     seed: int = 0,
     say: Say = lambda text: None,
 ) -> Dataset:
-    """The dataset, divided so that the parts held back have nothing that a detector has learnt from.
+    """The dataset, divided so that the parts held back contain nothing that a detector has learnt from.
 
-    It stays as it is where its usual division does that already.
+    It is returned unchanged if its usual division does that already.
 
     Args:
         dataset: the labelled one.
         starts: model folders of the detectors that are started from, or that label.
-        front_end: as it is heard.
-        split: how it is divided, where somebody said so; that is not changed.
+        front_end: of the run.
+        split: how it is divided, if the user said so; that is not changed.
         seed: of the division.
         say: called with a sentence where the division changes.
 
     Raises:
-        MastError: somebody divided it otherwise, or there is nothing else to validate on.
+        MastError: the user divided it otherwise, or there is nothing else to validate on.
     """
     known = {folder: _find_in_dataset(dataset, _spans_in_card(load_card(folder))) for folder in starts}
     learnt = _merge(known.values())
@@ -155,7 +155,7 @@ def _split_other_recordings(
 
 
 def _fractions(usual: SplitConfig, share: float, *, n_boxed: int) -> dict[str, float]:
-    """How recordings with a share of all boxes are dealt, so that the parts held back come as close as they can."""
+    """How to divide recordings with a share of all boxes so that the parts held back come close to their usual size."""
     _, val, test = usual.fractions
     if n_boxed == 1:
         val, test = val + test, 0.0
@@ -175,7 +175,7 @@ def _spans_in_card(card: ModelCard) -> Spans:
 
 
 def _find_in_dataset(dataset: Dataset, learnt: Spans) -> Spans:
-    """What of it is in a dataset, by recording."""
+    """The part of it that is in a dataset, by recording."""
     if not learnt:
         return {}
     prints = {name: fingerprint(dataset.path(name)) for name in dataset.reviewed_recordings}
@@ -183,12 +183,12 @@ def _find_in_dataset(dataset: Dataset, learnt: Spans) -> Spans:
 
 
 def _leaking_recordings(held: pd.DataFrame, learnt: Spans) -> list[str]:
-    """The recordings of which some chunks held back have been learnt from."""
+    """The recordings with held-back chunks that have been learnt from."""
     return [name for name, spans in spans_of(held).items() if overlap(spans, learnt.get(name, []))]
 
 
 def overlap(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
-    """Whether they share time, more of it than rounding explains."""
+    """Whether they share more time than rounding explains."""
     return total_s(spans) - total_s(subtract_spans(spans, others)) > _SLACK_S
 
 

@@ -66,7 +66,7 @@ class Job(Generic[B]):
     best_metric: str = "f1"  # the metric that chooses "best": larger is better, negate an error
     describe: Callable[[int], str] = field(default=lambda step: "")  # the recordings behind a step's batch
     follow: Callable[[nn.Module], None] | None = (
-        None  # told the average of the model, once, where there is one
+        None  # called once with the average of the model, if there is one
     )
 
 
@@ -130,7 +130,7 @@ def train(
 
 
 class _Learner(Generic[B]):
-    """A model on its way: its average, its optimiser, and how far it is. What :meth:`save_state` keeps, it begins with.
+    """A model in training: its average, its optimiser, and its progress. It resumes from what :meth:`save_state` kept.
 
     Args:
         job: what is learnt.
@@ -157,7 +157,7 @@ class _Learner(Generic[B]):
         self.last: dict[str, float] = {}
         self._resume()
         self.log = _Log(out, self.step) if accelerator.is_main_process else None
-        self.pending: list[tuple[int, dict[str, Tensor]]] = []  # numbers of steps, not read yet
+        self.pending: list[tuple[int, dict[str, Tensor]]] = []  # values of steps, not read yet
         self._wrapped: nn.Module | None = None
         self._between_steps = True  # no step is half done
 
@@ -186,13 +186,13 @@ class _Learner(Generic[B]):
 
     @property
     def validation_due(self) -> bool:
-        """Whether the last step ended an epoch that validation follows, and nothing was validated since."""
+        """Whether the last step ended an epoch that validation follows, and nothing has been validated since."""
         epoch, in_epoch = divmod(self.step, self.job.batches.steps_per_epoch)
         scheduled = epoch % self.job.optimisation.validate_every_epochs == 0 or self.step == self.total
         return in_epoch == 0 and scheduled and self.validated < self.step
 
     def take_step(self, batch: B) -> None:
-        """Learn from one batch; Ctrl-C waits until that is done, a second one does not."""
+        """Learn from one batch; Ctrl-C takes effect after that, a second one at once."""
         with defer_interrupts():
             self._between_steps = False
             self._take_step(batch)
@@ -226,7 +226,7 @@ class _Learner(Generic[B]):
         self.step += 1
 
     def validate(self, epochs: int) -> None:
-        """Measure the model after this many epochs; keep it, and if it is the best so far, as that."""
+        """Measure the model after this many epochs; save it as the last and, if it is the best so far, as the best."""
         job, main = self.job, self.accelerator.is_main_process
         self.evaluated.eval()
         # other shapes than in training: not worth compiling
@@ -260,11 +260,11 @@ class _Learner(Generic[B]):
             save_state(self.out / "state", self.step, state)
 
     def flush_log(self) -> dict[str, float]:
-        """The numbers of the last steps, written down; those of the very last."""
+        """Write down the numbers of the last steps; returns those of the very last."""
         return _flush_log(self.pending, self.log, self.job.describe)
 
     def result(self, chunks_per_s: float) -> Result:
-        """How far it is."""
+        """How far training has come."""
         return Result(self.step, self.best, self.last, self.best_epoch, chunks_per_s)
 
     def close(self) -> None:
@@ -277,7 +277,7 @@ class _Learner(Generic[B]):
 def defer_interrupts() -> Iterator[None]:
     """Ctrl-C in the block is raised at its end; a second one at once."""
     before = signal.getsignal(signal.SIGINT)
-    # Ctrl-C reaches only the main thread; a command in the background of a script does not hear it
+    # Ctrl-C reaches only the main thread; a command in the background of a script does not receive it
     if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield
         return
@@ -298,7 +298,7 @@ def defer_interrupts() -> Iterator[None]:
 
 
 class _Screen:
-    """What a user sees of a training."""
+    """What a user sees of a training run."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, total
@@ -325,10 +325,10 @@ def clip_gradients(weights: list[nn.Parameter], max_norm: float) -> Tensor:
 
 
 def _distribute(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
-    """The objective itself, or its share in a run of several processes.
+    """The objective itself, or wrapped for a run of several processes.
 
-    Made again when the set of trainable parameters changes: gradients are averaged over processes for those
-    that trained when it was made.
+    Wrapped again when the set of trainable parameters changes: gradients are averaged over processes for those
+    that trained when it was wrapped.
     """
     if accelerator.num_processes == 1:
         return objective

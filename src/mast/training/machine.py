@@ -16,7 +16,7 @@ from mast.loaded_model import LoadedModel, Precision
 from mast.training.recipe import Recipe
 
 _PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
-# as accelerate says it
+# in accelerate's words
 _COMPUTED: dict[str, Precision] = {"no": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -59,7 +59,7 @@ class Machine:
         64 on an H200, where starting the kernels one by one takes longer than running them).
         """
         if self.device.type == "cuda":
-            # as convolutions want it there; otherwise each would convert its input and back
+            # the layout that convolutions need there; otherwise each would convert its input and back
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.compiled:
             torch.set_float32_matmul_precision("high")
@@ -97,7 +97,7 @@ def prepare_machine(recipe: Recipe, accelerator: Accelerator | None = None) -> M
     )
     if on_gpu and workers > 0:
         # the decoding processes have the cores: a small operation that waits for sixteen threads among them takes
-        # milliseconds (augmentation took 82 ms a step so, batch 64)
+        # milliseconds (that way, augmentation took 82 ms per step at batch 64)
         torch.set_num_threads(1)
     # no baseline has been compiled for training yet; their lists of boxes change in length from step to step
     pays = on_gpu and recipe.model == "mast"

@@ -1,4 +1,4 @@
-"""Where a trained model comes from, as its card keeps it."""
+"""Where a trained model comes from, as its card records it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Origin:
     """What is known when training starts.
 
     Attributes:
-        n_chunks: that it learns from.
-        note: on the weights it started from; may be empty.
-        learnt: of a detector, the labelled sound that it and its starts have learnt from (mast.training.leakage).
+        n_chunks: number of chunks that it learns from.
+        note: about the weights it started from; may be empty.
+        learnt: for a detector, the labelled sound that it and its starts have learnt from (mast.training.leakage).
         code: version and commit.
     """
 

@@ -74,8 +74,8 @@ class Reconstructions:
 
     Attributes:
         error: of the model.
-        mean_patch_error: of always predicting the mean patch, what a model that learnt nothing could do.
-        mean_row_error: of predicting the mean patch of each frequency row, a stronger such guess.
+        mean_patch_error: of always predicting the mean patch, as a model that learnt nothing could.
+        mean_row_error: of predicting the mean patch of each frequency row, a better guess of that kind.
     """
 
     error: float
@@ -132,7 +132,7 @@ def pretrain(
     """Pretrain an encoder on unlabelled sound; ends in ``out/best`` and ``out/last``.
 
     Args:
-        data: folders of recordings; boxes, where there are any, are not looked at.
+        data: folders of recordings; any boxes there are ignored.
         out: the run's folder; a stopped run there is resumed.
         recipe: sizes and hyperparameters.
         init: weights to start from: a model as :func:`mast.models.find.find_model` takes it, or AudioMAE's
@@ -157,7 +157,7 @@ def pretrain(
 
 
 def about_pretraining(data: Sequence[Path], start: Start, *, seed: int) -> dict[str, Any]:
-    """What a run of pretraining keeps beside its recipe: what else decides its result."""
+    """What a pretraining run records besides its recipe: everything else that decides its result."""
     return {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(start.path or "")}
 
 
@@ -222,7 +222,7 @@ class _EncoderTrainer:
     origin: Origin
 
     def validate(self, trained: nn.Module) -> dict[str, float]:
-        """Errors on the chunks that are held out."""
+        """Errors on the held-out chunks."""
         assert isinstance(trained, MaskedAutoencoder)
         machine, batch_size = self.run.machine, self.run.recipe.pretrain.batch_size
         with machine.accelerator.autocast():

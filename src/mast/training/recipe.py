@@ -21,8 +21,8 @@ from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing
 
 PRESETS = ("tiny", "small", "base", "paper")
-# settings that do not change what is learnt, wherever they stand
-BOOKKEEPING = ("workers", "compile", "save_every_s", "log_every_steps", "band_hz")  # the front end says it
+# settings that do not change what is learnt, in whatever section; the band is also in the front end
+BOOKKEEPING = ("workers", "compile", "save_every_s", "log_every_steps", "band_hz")
 
 
 class PretrainRecipe(Optimisation):
@@ -71,7 +71,7 @@ class TrainRecipe(Optimisation):
     start_lr_multiplier: float = Field(
         0.05,
         gt=0,
-        description="of all rates in mast train and mast fit where they start from all weights of a detector: larger "
+        description="of all rates in mast train and mast fit if they start from all weights of a detector: larger "
         "steps on a few boxes undo what it knows; our choice",
     )
     start_share: float = Field(
@@ -201,7 +201,7 @@ class SelfTrainRecipe(BaseModel):
     )
     thorough: bool = Field(
         False,
-        description="whatever labels hears every chunk at three playing speeds, and their boxes are merged "
+        description="every labeller searches each chunk at three playing speeds, and the boxes are merged "
         "(mast.selftrain.thorough); three times slower; beyond the paper",
     )
     stop_when_no_gain: bool = Field(
@@ -226,7 +226,7 @@ class SelfTrainRecipe(BaseModel):
 
 
 class Recipe(BaseModel):
-    """Everything that decides the result of a run, next to the data and the seed.
+    """Everything that decides the result of a run, apart from the data and the seed.
 
     >>> from mast.training.recipe import load_recipe
     >>> recipe = load_recipe("tiny", {"train.epochs": 5})
@@ -241,13 +241,13 @@ class Recipe(BaseModel):
     band_hz: float | None = Field(
         None,
         gt=0,
-        description="upper edge of the band that was asked for; without it a start's own, or the front end's",
+        description="upper edge of the requested band; without it the start's own, or the front end's",
     )
     front_end: FrontEnd = Field(FrontEnd(), description="as it is used: played at the speed of the band")
     levelled: bool = Field(
         False,
-        description="beyond the paper: take each bin's quiet level off every chunk before normalising, so that "
-        "gain and steady noise of a recorder fall out",
+        description="beyond the paper: subtract each bin's quiet level from every chunk before normalising, which "
+        "removes a recorder's gain and steady noise",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 on a GPU that has it, else fp32"
@@ -317,7 +317,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) 
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """``train.epochs=5`` → ("train.epochs", 5); values are TOML, bare words text, null None as in recipe.json."""
+    """``train.epochs=5`` → ("train.epochs", 5); values are TOML, bare words are text, null is None (recipe.json)."""
     name, sign, raw = text.partition("=")
     if not sign or not name.strip():
         raise ConfigError(f"setting '{text}' is not of the form name=value, such as train.epochs=5")
@@ -354,5 +354,5 @@ def check_and_save_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]
 
 
 def save_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
-    """The same where it is known already that the folder may be continued."""
+    """:func:`check_and_save_recipe` without the check: the folder is known to be one that may be continued."""
     save_inputs(out / RECIPE, {"recipe": recipe.model_dump(mode="json"), **about})

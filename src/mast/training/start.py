@@ -1,15 +1,16 @@
-"""Starting from a model: what a training takes over from it. Decided here and nowhere else, in this order:
+"""Starting from a model: what training takes over from it. Decided here and nowhere else, in this order:
 
-1. which model it is: as users name one, or a file of weights of others (:meth:`Start.find`);
-2. its front end, played at the speed of the band that was asked for, and its architecture (:meth:`Start.adapt_recipe`);
+1. which model it is: as users name one, or a file of weights from elsewhere (:meth:`Start.find`);
+2. its front end, played at the speed of the requested band, and its architecture (:meth:`Start.adapt_recipe`);
 3. smaller steps, where all its weights are the start (:meth:`Start.gentle_plan`);
 4. its threshold and what its scores mean, where validation has too few boxes to say (:meth:`Start.threshold`,
    :meth:`Start.calibration`);
 5. the statistics of sound that it was trained with (:attr:`Start.normalisation`);
 6. its weights: all, those that detect, or the encoder's (:meth:`Start.load_into`).
 
-The recipe decides all else. What it sets by hand, it keeps: a front end must then fit the model's, and of a model of
-another shape only the encoder is taken. The stages of self-training have their own rates and choose their thresholds.
+The recipe decides everything else. What was set by hand is kept: a front end must then fit the model's, and only the
+encoder is taken from a model of another shape. The stages of self-training have their own rates and choose their
+thresholds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Start:
     """What a training starts from; nothing by default.
 
     Attributes:
-        path: a model folder, or a file of weights of others.
+        path: a model folder, or a file of weights from elsewhere.
         card: of the model folder.
     """
 
@@ -57,7 +58,7 @@ class Start:
 
     @classmethod
     def find(cls, name: str | Path | None) -> Start:
-        """The start that a user names as :func:`mast.models.find.find_model` takes it, or by a file; None: nothing."""
+        """The start that a user names as :func:`mast.models.find.find_model` takes it, or by a file; None for none."""
         if name is None:
             return cls()
         path = find_model(name, or_file=True)
@@ -70,7 +71,7 @@ class Start:
 
     @property
     def is_detector(self) -> bool:
-        """Whether it finds boxes already: not an encoder, not a file, not nothing."""
+        """Whether it finds boxes already: not if it is an encoder, a file or nothing."""
         return self.card is not None and self.card.kind == "detector"
 
     @property
@@ -96,7 +97,7 @@ class Start:
         return recipe.model_copy(update={"train": plan})
 
     def _front_end(self, recipe: Recipe) -> FrontEnd:
-        """The model's own, at the band that was asked for: a detector for birds finds fish played four times faster."""
+        """The model's own, at the requested band: a detector for birds finds fish played four times faster."""
         assert self.card is not None
         own, band_hz = self.card.front_end, recipe.band_hz
         if recipe.front_end != (FrontEnd() if band_hz is None else FrontEnd.for_band(band_hz)):
@@ -113,7 +114,7 @@ class Start:
         return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
 
     def share(self, learnt: TrainingEvidence, val_chunks: Chunks, front_end: FrontEnd) -> float:
-        """How much of the detector's weights is kept in what is trained from it: half, where boxes are few.
+        """The share of the detector's weights that is kept in what is trained from it: half, if boxes are few.
 
         From ten boxes of fish or birds the mean was never worse than the detector it started from, while training alone
         gains more on some recordings and loses on others (docs/zero_shot.md). Where boxes are cut down to the strongest
@@ -122,7 +123,7 @@ class Start:
         Args:
             learnt: what is trained on.
             val_chunks: to validate on.
-            front_end: as it is heard.
+            front_end: of the run.
         """
         if self.threshold(val_chunks) is None or learnt.is_plenty:
             return 0.0
@@ -148,7 +149,7 @@ class Start:
 
     @property
     def normalisation(self) -> Normalisation | None:
-        """The statistics that the model was trained with; a file of others has none."""
+        """The statistics that the model was trained with; a file of weights has none."""
         return None if self.card is None else self.card.normalisation
 
     def load_into(self, model: BoxDetector, recipe: Recipe) -> str:
@@ -201,8 +202,8 @@ class Start:
     def check_front_end(self, front_end: FrontEnd) -> None:
         """Refuse a model that was made for another picture of sound than this run's.
 
-        A detector may hear it at another speed. What was pretrained in another band is refused all the same: there it
-        is more likely a forgotten --band.
+        A detector may be used at another playing speed. A model pretrained on another band is refused all the same:
+        there, a forgotten --band is more likely.
         """
         if self.card is None or self.card.front_end == front_end:
             return
@@ -236,18 +237,18 @@ def same_fields(a: DetectorConfig, b: DetectorConfig) -> bool:
 
 
 def _only_detail_is_new(start: DetectorConfig, wanted: DetectorConfig) -> bool:
-    """Whether all that a detector has fits another, which has a detail path besides."""
+    """Whether all of a detector's weights fit another one, which has a detail path in addition."""
     return start.detail == 0 and same_fields(start.model_copy(update={"detail": wanted.detail}), wanted)
 
 
 def _copy_parts(model: MastDetector, start: nn.Module) -> None:
-    """The weights of the parts that detect, of those that both have."""
+    """Copy the weights of those parts that detect and that both have."""
     for part in (name for name in _DETECTING if hasattr(model, name) and hasattr(start, name)):
         getattr(model, part).load_state_dict(getattr(start, part).state_dict())
 
 
 def _same_front_end(a: FrontEnd, b: FrontEnd) -> bool:
-    """The same but for roundings: sample rates are whole numbers."""
+    """Whether they are the same apart from rounding: sample rates are whole numbers."""
     pairs = zip(a.model_dump().values(), b.model_dump().values(), strict=True)
     return all(math.isclose(x, y, rel_tol=1e-3) for x, y in pairs)
 

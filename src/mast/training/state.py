@@ -16,7 +16,7 @@ _NAME = re.compile(r"^step-(\d{9})$")
 
 
 def save_state(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write ``state`` as ``folder/step-N``; older snapshots go only once this one is complete.
+    """Write ``state`` as ``folder/step-N``; older snapshots are removed only once this one is complete.
 
     A kill at any moment leaves either the old snapshot or the new one, never half of one.
     """

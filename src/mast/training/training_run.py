@@ -1,4 +1,4 @@
-"""What decides a training, next to the chunks that it sees; pretraining and self-training alike."""
+"""What decides a training run, apart from the chunks that it sees; pretraining and self-training alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TrainingRun:
         recipe: all settings.
         machine: where it happens.
         out: the folder.
-        about: for the checkpoints: data, seed, where they came from.
+        about: data, seed and origin, for the checkpoints.
         start: what it starts from.
         seed: of everything random.
         normalisation: of the sound, where the start has none; measured by default.
