@@ -1,1 +1,1 @@
-"""What the project claims about speed and memory, measured. ``python -m benchmarks`` runs everything."""
+"""Measures what the project claims about speed and memory. ``python -m benchmarks`` runs everything."""

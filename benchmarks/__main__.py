@@ -1,10 +1,10 @@
 """Run every benchmark here, one after the other, and print one table.
 
     python -m benchmarks            # sizes that take a few minutes in all
-    python -m benchmarks --full     # the sizes the benchmarks name as their own
+    python -m benchmarks --full     # the benchmarks' own sizes
     python -m benchmarks features --out results/
 
-Each runs in a process of its own, so that none inherits another's memory or threads.
+Each runs in its own process, so that none inherits another's memory or threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
-NEED_GPU = {"gpu"}  # run by itself on a machine that has one
+NEED_GPU = {"gpu"}  # run it separately, on a machine with a GPU
 
 # Smaller than the benchmarks' own sizes, where those take more than a minute.
 QUICK_ARGUMENTS = {
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(available)}")
     parser.add_argument("--full", action="store_true", help="the benchmarks' own sizes")
-    parser.add_argument("--out", type=Path, help="folder to keep a JSON file of each in")
+    parser.add_argument("--out", type=Path, help="folder for a JSON file of each")
     arguments = parser.parse_args(argv)
     unknown = sorted(set(arguments.names) - set(available))
     if unknown:

@@ -5,11 +5,11 @@
 
 ``search`` runs the command on the same recordings in one process with one thread, in one process with all threads,
 and with one worker per core (``--ray`` adds a Ray cluster), in turns, and keeps the best of each.
-``cpu_times_real_time`` is sound over processor seconds, start-up taken off: what one core does in a second, also on a
-machine that others use. ``times_real_time`` is sound over wall time in seconds, start-up included, and means something
-only where nobody else is working (``load_average`` says whether). ``results`` fills a folder with made-up events and
-asks what it weighs, how fast it is written and merged, and whether memory grows with it. The detector has random
-weights of a preset's size.
+``cpu_times_real_time`` is seconds of sound over CPU seconds without start-up: what one core does in a second, even on a
+machine that others use. ``times_real_time`` is seconds of sound over wall time with start-up, and only means something
+if nobody else uses the machine (see ``load_average``). ``results`` fills a folder with made-up events and measures its
+size, how fast it is written and merged, and whether memory grows with it. The detector has random weights of a preset's
+size.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from benchmarks.record import write_result
 
 RATE = 16_000
 _MAST = "from mast.cli.main import main; main()"
-_EVENTS = 10  # of a made-up recording of a minute: one every six seconds
-_THRESHOLD = "0.9"  # random weights then find little: what is timed is the search
+_EVENTS = 10  # in a made-up recording of a minute: one every six seconds
+_THRESHOLD = "0.9"  # random weights then find little, so that only the search is timed
 
 
 def run_detect(folder: Path, recordings: Path, words: list[str], threads: int) -> dict[str, float]:
@@ -129,7 +129,7 @@ def results(recordings: int, folder: Path) -> dict[str, Any]:
         when = pd.Timestamp(2023, 5, 1) + pd.Timedelta(days=day % 90, minutes=minute)
         site = f"SITE{day // 90:04d}"
         name = f"{site}/{when:%Y%m%d_%H%M%S}.wav"
-        # as irregular as real ones: regular numbers would be packed into nothing
+        # as irregular as real ones: regular numbers would compress to almost nothing
         rng = np.random.default_rng(i)
         start = np.sort(rng.uniform(0, 59, _EVENTS)).round(6)
         low = rng.uniform(500, 4_000, _EVENTS).round(3)

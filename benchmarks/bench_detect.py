@@ -3,9 +3,9 @@
     python benchmarks/bench_detect.py --out results/detect.json
 
 ``memory.ratio`` is the peak of the command on six hours over its peak on ten minutes, each in a process of its own.
-It is 1 where memory does not depend on the length of the recording. The model there is as small as can be, with
-random weights: what a long recording adds then weighs most, and six hours take minutes on two cores. ``stages`` says
-how many times faster than real time each step is alone, with random weights of a preset's size.
+It is 1 where memory does not depend on the length of the recording. The model there is as small as possible, with
+random weights: what a long recording adds then shows most clearly, and six hours take minutes on two cores. ``stages``
+says how many times faster than real time each step is by itself, with random weights of a preset's size.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def measure_command(path: Path, model: Path, out: Path, hop: float) -> dict[str,
 def memory(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The command on a short and a long recording.
 
-    This process stays small itself: on Linux the peak of a child counts from its parent's size.
+    This process itself stays small: on Linux a child's peak starts at its parent's size.
     """
     model = folder / "smallest"
     _in_child("save", str(model), "smallest", str(options.seed))
     figures: dict[str, Any] = {"model": "smallest, random weights", "hop": options.hop}
-    # ten seconds of sound show what libraries and model take
+    # ten seconds of sound show the memory of libraries and model
     lengths = (("ten_seconds", 1 / 6), ("short", options.short_minutes), ("long", options.long_minutes))
     for name, minutes in lengths:
         path = folder / "noise.wav"
@@ -110,7 +110,7 @@ def memory(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str, Any]:
-    """× real time of each step alone, and of all of them together as the detector runs them."""
+    """× real time of each step by itself, and of all steps together as the detector runs them."""
     import numpy as np
     import torch
 
@@ -202,9 +202,9 @@ def main() -> None:
     parser.add_argument("--short-minutes", type=float, default=SHORT_MINUTES)
     parser.add_argument("--long-minutes", type=float, default=LONG_MINUTES)
     parser.add_argument("--stage-minutes", type=float, default=STAGE_MINUTES)
-    parser.add_argument("--hop", type=float, default=1.0, help="of the memory runs")
+    parser.add_argument("--hop", type=float, default=1.0, help="hop of the memory runs")
     parser.add_argument("--size", default="tiny", help="preset measured by stage")
-    parser.add_argument("--device", default="", help="of the stages; the GPU where there is one by default")
+    parser.add_argument("--device", default="", help="for the stages; by default the GPU if there is one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--step", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -221,7 +221,7 @@ def main() -> None:
     print(f"peak ratio {figures['memory']['ratio']:.3f}", flush=True)
     figures["load_before_stages"] = os.getloadavg()[
         0
-    ]  # speeds on a busy machine mean little; memory does not mind
+    ]  # on a busy machine speeds mean little, but memory is unaffected
     output = _in_child("stages", options.size, str(options.stage_minutes), options.device, str(options.seed))
     figures["stages"] = json.loads(output.splitlines()[-1])
     for name, rate in figures["stages"]["times_real_time"].items():

@@ -1,4 +1,4 @@
-"""Log-mel: ours beside torchaudio's, and beside the same features as one matrix product, in one run.
+"""Log-mel: ours compared with torchaudio's, and with the same features as one matrix product, in one run.
 
     python benchmarks/bench_features.py --out results/features.json
 
@@ -72,7 +72,7 @@ class MatrixLogMel:
 
 
 def time_in_turns(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Best of ``repeats`` rounds in which each has its turn, in seconds: a busy machine slows all alike."""
+    """Best of ``repeats`` rounds in which each takes its turn, in seconds: a busy machine slows all of them equally."""
     best = dict.fromkeys(functions, float("inf"))
     for function in functions.values():
         function()

@@ -3,20 +3,21 @@
     python benchmarks/bench_gpu.py --out results/gpu_speed.json
     python benchmarks/bench_gpu.py --size tiny --device cpu --recordings 2 --minutes 0.5 --workers 1,2 --batch 8
 
-All weights are random, of a preset's size. ``encoder`` is the transformer alone on spectrograms that lie on the GPU
-already, ``detector`` the whole network on the batches that `mast detect` makes (``network``: up to its dense output;
-``boxes``: with NMS), both compiled and not. ``stages`` times each step of the way from file to result alone, in one
-process. ``end_to_end`` is the command itself, by number of workers, in chunks/s three times:
+All weights are random, of a preset's size. ``encoder`` is the transformer alone, on spectrograms that are already on
+the GPU, ``detector`` the whole network on the batches that `mast detect` makes (``network``: up to its dense output;
+``boxes``: with NMS), both compiled and not. ``stages`` times each step from file to result separately, in one process.
+``end_to_end`` is the command itself, by number of workers, with chunks/s counted in three ways:
 
-- ``with_start``: over the whole wall clock, with loading and compiling (which finds what the steps before it have
-  compiled in torch's cache on the disk, as every run but a machine's first does);
-- ``steady``: from the moment half of the recordings are done to the moment the last one is, by the time stamps of the
-  results: by then the workers that start later have mostly joined in;
-- ``without_start``: over the difference to the wall clock of the same command on one recording. Only one worker ever
-  starts for one recording, so what the others' start costs stays inside.
+- ``with_start``: over the whole wall time, with loading and compiling (from torch's cache on disk, which the steps
+  before have filled, as in every run but a machine's first);
+- ``steady``: from the moment half of the recordings are done until the last one is, by the time stamps of the results:
+  by then most late-starting workers have joined in;
+- ``without_start``: over the difference from the wall time of the same command on one recording. One recording only
+  starts one worker, so the start of the others is still included.
 
-A step that fails or would begin after ``--most-seconds`` is named as such, and the others continue; the file is written
-after every step. The recordings are one file of noise under many names, so it is read from memory and not from a disk.
+A step that fails or would begin after ``--most-seconds`` is reported as such, and the others continue; the file is
+written after every step. The recordings are one file of noise under many names, so it is read from memory and not from
+a disk.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 RATE = 16_000
 _MAST = "from mast.cli.main import main; main()"
 _LAST_WORDS = 600  # characters kept of a command that failed
-_LONGEST_RUN_S = 150.0  # of a command, which is then ended
+_LONGEST_RUN_S = 150.0  # a command that runs longer is stopped
 
 
 class Steps:
@@ -70,7 +71,7 @@ class Steps:
         self._began = time.perf_counter()
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
-        """What ``work`` gives, kept under a dotted name; ``None`` where it failed or came too late."""
+        """What ``work`` returns, saved under a dotted name; ``None`` if it failed or came too late."""
         began = time.perf_counter()
         elapsed, result = began - self._began, None
         if self._only and not name.startswith(self._only):
@@ -80,7 +81,7 @@ class Steps:
         else:
             try:
                 outcome = result = work()
-            except Exception as error:  # whatever it is, the other figures are wanted
+            except Exception as error:  # whatever it is, the other figures are still wanted
                 outcome = {"failed": f"{type(error).__name__}: {error}"[-_LAST_WORDS:]}
         place = self.figures
         *folders, last = name.split(".")
@@ -144,7 +145,7 @@ def write_recording(path: Path, minutes: float, seed: int) -> None:
 
 
 def windows_in(path: Path, detector: Detector) -> list[Any]:
-    """The windows of a recording, each sound in one of them."""
+    """The windows of a recording, end to end without overlap."""
     from mast.audio import windows
 
     front_end = detector.card.front_end
@@ -152,7 +153,7 @@ def windows_in(path: Path, detector: Detector) -> list[Any]:
 
 
 def stack_windows(heard: list[Any], n: int) -> torch.Tensor:
-    """(n, samples): windows, from the first again where there are too few."""
+    """(n, samples): windows, repeated from the first if there are too few."""
     import numpy as np
     import torch
 
@@ -160,7 +161,7 @@ def stack_windows(heard: list[Any], n: int) -> torch.Tensor:
 
 
 def torch_network_of(detector: Detector) -> TorchNetwork:
-    """What it searches with, in torch."""
+    """The torch network that a detector searches with."""
     from mast.inference.torch_network import TorchNetwork
 
     assert isinstance(detector.network, TorchNetwork)
@@ -181,7 +182,7 @@ def search_mode(detector: Detector) -> Iterator[None]:
 
 
 def make_model(folder: Path, recording: Path, size: str, device: str, seed: int) -> dict[str, Any]:
-    """Random weights, and a threshold that every second window of the noise reaches: some events a minute."""
+    """Random weights, and a threshold that every second window of the noise reaches: a few events per minute."""
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
@@ -239,12 +240,12 @@ def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> di
 
 
 def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> dict[str, Any]:
-    """Chunks/s of each step alone, in one process, on the detector's own batches.
+    """Chunks/s of each step by itself, in one process, on the detector's own batches.
 
-    Reading and stacking run in threads, several recordings at a time (``read_ahead``), the steps to ``boxes`` in one
-    more, the rest in yet another. ``one_after_the_other`` is what all but reading would allow without that.
-    ``together`` is the detector itself, without writing results; ``table`` and ``write`` come once a recording, and
-    are given in its chunks.
+    Reading and stacking run in threads, several recordings at a time (``read_ahead``), the steps up to ``boxes`` in
+    another one, the rest in a third. ``one_after_the_other`` is the rate of everything but reading without these
+    threads. ``together`` is the detector itself, without writing results; ``table`` and ``write`` run once per
+    recording, and are given in chunks of it.
     """
     from mast.audio import metadata, probe, stream
     from mast.device import to_device
@@ -344,7 +345,7 @@ def command(sound: Path, model: Path, out: Path, workers: int, options: argparse
 
 
 def speed(chunks: float, sound_s: float, seconds: float, reference: float | None) -> dict[str, Any]:
-    """One rate as the table has it."""
+    """One rate as the table shows it."""
     if seconds <= 0:
         return {"unknown": "too little to do: starting took longer"}
     rate = chunks / seconds
@@ -355,14 +356,14 @@ def speed(chunks: float, sound_s: float, seconds: float, reference: float | None
 def long_run(
     run: dict[str, Any], chunks_each: int, sound_s: float, reference: float | None
 ) -> dict[str, Any]:
-    """The command's figures with the rates that they mean; ``sound_s`` is that of one recording."""
+    """The command's figures with the resulting rates; ``sound_s`` is the length of one recording."""
     done_at, n = run.pop("done_at_s", []), run["recordings_done"]
     if run["exit_code"] != 0 or not n:
         return run
     run["with_start"] = speed(n * chunks_each, n * sound_s, run["wall_s"], reference)
     run["first_done_s"], run["last_done_s"] = done_at[0], done_at[-1]
     later = n - n // 2  # what was done after the first half
-    if n >= 4:  # of fewer, too much is under way at once to say
+    if n >= 4:  # with fewer, too many are in progress at once to tell
         seconds = done_at[-1] - done_at[n // 2 - 1]
         run["steady"] = speed(later * chunks_each, later * sound_s, seconds, reference)
     return run
@@ -440,7 +441,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     figures["chunks_each"] = chunks_each
     steps.run("detector.plain", lambda: whole_network(compile=False, times=1))
     steps.run("detector.plain_four_batches_at_once", lambda: whole_network(compile=False, times=4))
-    if can_compile:  # what is compiled here is cached on the disk, and the commands below find it there
+    if can_compile:  # what is compiled here is cached on disk, where the commands below find it
         steps.run("detector.compiled", lambda: whole_network(compile=True, times=1))
     steps.run("stages", lambda: stages(timer, load(compile=can_compile), recording, folder / "written"))
     loaded.clear()
@@ -487,13 +488,15 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--size", default="base", help="preset of the random model")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch", type=int, default=512, help="spectrograms of the bare encoder at once")
-    parser.add_argument("--detector-batch", type=int, help="windows of the detector at once; its own choice")
-    parser.add_argument("--recordings", type=int, default=150, help="names that the one recording has")
-    parser.add_argument("--minutes", type=float, default=10.0, help="of the recording")
-    parser.add_argument("--workers", default="1,4,8", help="numbers of workers, with commas between")
+    parser.add_argument(
+        "--detector-batch", type=int, help="windows at once in the detector; its own choice by default"
+    )
+    parser.add_argument("--recordings", type=int, default=150, help="number of names for the one recording")
+    parser.add_argument("--minutes", type=float, default=10.0, help="length of the recording")
+    parser.add_argument("--workers", default="1,4,8", help="numbers of workers, separated by commas")
     parser.add_argument("--no-compile", action="store_true", help="neither here nor in the command")
-    parser.add_argument("--steps", default="", help="only steps whose names begin so, with commas between")
-    parser.add_argument("--blocks", type=int, default=5, help="timed, of which the median counts")
+    parser.add_argument("--steps", default="", help="only steps whose names start so, separated by commas")
+    parser.add_argument("--blocks", type=int, default=5, help="blocks timed; the median counts")
     parser.add_argument("--block-seconds", type=float, default=0.3)
     parser.add_argument("--most-seconds", type=float, default=100.0, help="no step begins later than this")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,13 +1,13 @@
-"""What overlapping windows buy: a trained detector on labelled recordings at several hops, and what each costs.
+"""What overlapping windows gain and cost: a trained detector on labelled recordings at several hops.
 
     python benchmarks/bench_hop.py --out results/hop.json
     python benchmarks/bench_hop.py --model runs/detector --data dataset/ --split test
 
-The embedded model on half an hour of simulated sound, unless told otherwise. Everything as `mast detect` does it:
-windows, stitching, the model's own threshold. Recordings should be much longer than a window, for in a recording of one
-window every hop is the same. ``f1``, ``precision`` and ``recall`` are at the model's threshold; ``ap50`` is of a second
-pass with all boxes from ``--floor`` on. ``difference`` is to the first hop, with the 95 % interval of a bootstrap over
-recordings.
+By default, the embedded model on half an hour of simulated sound. Everything is done as in `mast detect`: windows,
+stitching, the model's own threshold. Recordings should be much longer than a window, because every hop is the same in a
+recording of one window. ``f1``, ``precision`` and ``recall`` are at the model's threshold; ``ap50`` comes from a second
+pass with all boxes from ``--floor`` up. ``difference`` is from the first hop, with the 95 % interval of a bootstrap
+over recordings.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--model", default="default", help="a run of mast train, or a model folder")
     parser.add_argument("--data", type=Path, help="a dataset with boxes; simulated sound by default")
     parser.add_argument("--split", help="only this split of recordings.csv")
-    parser.add_argument("--hops", nargs="+", type=float, default=HOPS, help="the first is compared with")
+    parser.add_argument("--hops", nargs="+", type=float, default=HOPS, help="the first is the reference")
     parser.add_argument("--threshold", type=float, help="minimum score; the model's own by default")
     parser.add_argument("--floor", type=float, default=0.05, help="minimum score for average precision")
     parser.add_argument("--device")
@@ -85,10 +85,10 @@ def compare_hops(options: argparse.Namespace, data: Path) -> dict[str, Any]:
         found, figures["hops"][f"{hop:g}"] = measure(detector, lenient, dataset, options, first)
         first = found if first is None else first
         print(f"hop {hop:g}: {figures['hops'][f'{hop:g}']}", flush=True)
-        if options.out:  # after each: a run cut short keeps what it has
+        if options.out:  # after each, so that a run cut short keeps its results
             write_result(options.out, figures, seed=options.seed)
     for hop, values in figures["hops"].items():
-        # what has no value, such as the precision of nothing, is a dash
+        # a missing value, such as the precision without detections, is a dash
         shown = (f"{k} {'–' if values[k] is None else format(values[k], '.3f')}" for k in (*_METRICS, "ap50"))
         print(f"hop {hop:>4}: {', '.join(shown)}; {values['times_real_time']:,.0f} × real time")
     return figures
@@ -170,7 +170,7 @@ def _interval(result: Evaluation, name: str) -> list[float]:
 
 
 def _nan_to_none(value: Any) -> Any:
-    """For JSON: what has no value is None."""
+    """For JSON: NaN becomes None."""
     if isinstance(value, dict):
         return {key: _nan_to_none(some) for key, some in value.items()}
     if isinstance(value, list):

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_memory.py --out results/memory.json
 
-The figure to look at is ``ratio``: the peak on six hours over the peak on ten minutes. It is 1 where memory
-does not depend on the length of the recording.
+The figure to look at is ``ratio``: the peak on six hours over the peak on ten minutes. It is 1 if memory does not
+depend on the length of the recording.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faster R-CNN's choice of proposals: all pictures at once, beside torchvision's one picture after the other.
+"""Faster R-CNN's choice of proposals: all pictures at once, compared with torchvision's one picture after another.
 
     python benchmarks/bench_proposals.py --out results/proposals_speed.json
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def time_call(choose: Callable[[], object]) -> float:
-    """Seconds of one call, with all that the GPU does in it."""
+    """Seconds of one call, including all of its work on the GPU."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     began = time.perf_counter()

@@ -2,11 +2,11 @@
 
     python benchmarks/bench_review.py --out results/review.json
 
-A server in a process of its own is asked for what a reviewer's browser asks for while scrolling and zooming: tiles
-at all zooms, the strip above them, byte ranges of the sound, clips; all along the recording and never the same piece
-twice, so that no picture comes from the server's cache. (The file was just written, so its bytes come from the
-system's.) Times are of one request after the other; then as many again three at once, as the browser does, for memory.
-``ratio`` is the server's peak memory after browsing the long recording over that after browsing the short one: 1 where
+A server in its own process gets the requests of a reviewer's browser during scrolling and zooming: tiles at all zooms,
+the strip above them, byte ranges of the sound, clips; all along the recording and never the same piece twice, so that
+no picture comes from the server's cache. (The file was just written, so its bytes come from the system's.) Times are
+for one request after another; then the same number again is sent three at once, as a browser does, to measure memory.
+``ratio`` is the server's peak memory after browsing the long recording over that after browsing the short one: 1 if
 memory does not depend on length. ``many`` fills a folder with made-up detections and times the lists and decisions.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 RATE = 48_000
 SHORT_MINUTES, LONG_MINUTES = 10.0, 720.0
-AT_ONCE = 3  # tiles that the page asks for at the same time
+AT_ONCE = 3  # tiles that the page requests at the same time
 _SERVE = """
 import sys
 from mast.review.open_review import open_review
@@ -61,7 +61,7 @@ def write_noise(path: Path, minutes: float, seed: int) -> None:
 
 @contextmanager
 def server(folder: Path) -> Iterator[tuple[httpx.Client, int]]:
-    """A review in a process of its own: a client that has opened its link, and the process; stopped at the end."""
+    """A review in its own process: a client that has opened its link, and the process id; stopped at the end."""
     import httpx
 
     process = subprocess.Popen(
@@ -99,7 +99,7 @@ def summary(milliseconds: list[float]) -> dict[str, float | int]:
 def browser_requests(
     minutes: float, size: int, requests: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, str, str]]:
-    """What a browser asks for anywhere in a recording: kind, address, and range of bytes or nothing."""
+    """What a browser requests anywhere in a recording: kind, address, and the range of bytes if any."""
     length = minutes * 60
 
     def picture(span: float, width: int, height: int) -> str:
@@ -124,7 +124,7 @@ def browser_requests(
 
 
 def browse(client: httpx.Client, minutes: float, requests: int, seed: int) -> dict[str, Any]:
-    """Ask for tiles at every zoom, ranges of the sound and clips, anywhere in the recording."""
+    """Request tiles at every zoom, ranges of the sound and clips, anywhere in the recording."""
     rng = np.random.default_rng(seed)
     times: dict[str, list[float]] = {}
     size = int(client.head("/api/recordings/1/audio").headers["content-length"])
@@ -158,7 +158,7 @@ def one_recording(minutes: float, requests: int, seed: int) -> dict[str, Any]:
 
 
 def write_detections(folder: Path, recordings: int, events: int, seed: int) -> None:
-    """A results folder as ``mast detect`` leaves it, its recordings made up and not there to be heard."""
+    """A results folder as ``mast detect`` leaves it; its recordings are made up, and there is no sound."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -167,7 +167,7 @@ def write_detections(folder: Path, recordings: int, events: int, seed: int) -> N
     audio.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"made_with": {"root": str(audio), "threshold": 0.3}}))
     each = events // recordings
-    nothing = pa.table({"recording": pa.array([], pa.string())})  # of a mark, only the facts are read
+    nothing = pa.table({"recording": pa.array([], pa.string())})  # only a mark's metadata are read
     writer = None
     for at in range(0, recordings, 200):
         tables = []
@@ -254,7 +254,7 @@ def many_events(recordings: int, events: int, requests: int, seed: int) -> dict[
                 "store_mb": round(sum(file.stat().st_size for file in folder.glob("review.sqlite*")) / 2**20),
                 "peak_mb": round(
                     peak_mb(pid)
-                ),  # with the pages of embeddings.npy that the system keeps in view
+                ),  # including the pages of embeddings.npy that are mapped into memory
                 **{f"{name}_request": summary(values) for name, values in times.items()},
             }
 
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--long-minutes", type=float, default=LONG_MINUTES)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--recordings", type=int, default=10_000)
-    parser.add_argument("--requests", type=int, default=12, help="of each kind")
+    parser.add_argument("--requests", type=int, default=12, help="requests of each kind")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 

@@ -1,15 +1,16 @@
-"""Every view of the review page on 100,000 events in 10,000 recordings, the learner's among them.
+"""Every view of the review page on 100,000 events in 10,000 recordings, including the learner's views.
 
     python benchmarks/bench_review_views.py --out results/review_views.json
 
-A server in a process of its own holds made-up detections (:mod:`benchmarks.bench_review`), each with 192 numbers for a
-vector. ``cpu_ms`` is what the server computes for one request, the mean over some of each kind: the time that a
-reviewer waits on a machine that does nothing else. ``wall_ms``, the median, also holds what other work takes.
+A server in its own process holds made-up detections (:mod:`benchmarks.bench_review`), each with a vector of 192
+numbers. ``cpu_ms`` is the server's CPU time for one request, the mean over some of each kind: the time that a reviewer
+waits on a machine that does nothing else. ``wall_ms``, the median, includes delays by other work.
 
 ``queue_unsure_after_a_decision`` and ``queue_likely_after_a_decision`` learn again and rank all events; ``next_page``
 continues with that ranking. ``plan`` is worked out after each of some decisions, ``apply`` and ``undo`` write and take
-back decisions about all events that the learner is sure enough of: the vectors say which are right, or it would be sure
-of none. ``find_groups`` finds groups of look-alikes, once, in a thread; the review continues meanwhile.
+back decisions about all events that the learner is sure enough of: the vectors say which are right, because otherwise
+it would be sure of none. ``find_groups`` finds groups of look-alikes, once, in a thread; the review continues
+meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ READS = {
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds that a process has computed (Linux)."""
+    """CPU seconds that a process has used (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -68,14 +69,14 @@ def is_right(event: dict[str, Any]) -> bool:
 
 
 class Bench:
-    """Requests, and what they cost."""
+    """Sends requests and records their cost."""
 
     def __init__(self, client: Any, pid: int) -> None:
         self.client, self.pid = client, pid
         self.spent: dict[str, list[tuple[float, float]]] = {}
 
     def time(self, name: str, ask: Callable[[], Any]) -> Any:
-        """Ask, and remember what it cost."""
+        """Send a request and record its cost."""
         began, computed = time.perf_counter(), cpu_s(self.pid)
         answer = ask()
         answer.raise_for_status()
@@ -97,7 +98,7 @@ class Bench:
         self.time("decision", lambda: self.client.patch(url, json=body, headers=head))
 
     def find_groups(self) -> None:
-        """Find the groups, and wait for them; asking now and then costs next to nothing."""
+        """Find the groups, and wait for them; polling costs next to nothing."""
         began, computed = time.perf_counter(), cpu_s(self.pid)
         self.client.post("/api/groups").raise_for_status()
         while (state := self.client.get("/api/groups").json())["busy"]:
@@ -167,7 +168,7 @@ def main() -> None:
     parser.add_argument("--out", help="JSON file to write")
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--recordings", type=int, default=10_000)
-    parser.add_argument("--requests", type=int, default=5, help="of each kind")
+    parser.add_argument("--requests", type=int, default=5, help="requests of each kind")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     figures = measure(args.recordings, args.events, args.requests, args.seed)

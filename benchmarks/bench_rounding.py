@@ -3,7 +3,8 @@
     python benchmarks/bench_rounding.py --data birdeep_am1 --data tagus_fish=2000 --out results/rounding.json
 
 For each labelled set (``folder`` or ``folder=band in Hz``): F1 at the model's threshold and AP50 of both, the
-difference of F1 with its interval over recordings, how alike the events are, and the seconds that each took, in turns.
+difference of F1 with its interval over recordings, how similar the events are, and the seconds that each took when they
+ran in turns.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def measure_set(labelled_set: LabelledSet, model: Path, *, rounds: int) -> dict[
 
 
 def search_seconds(labelled_set: LabelledSet, model: Path, rounds: int) -> dict[str, list[float]]:
-    """Of a search by detectors that are loaded already, in turns."""
+    """Seconds of a search by detectors that are already loaded, which take turns."""
     detectors = {runtime: Detector(model, detect_options(labelled_set, runtime)) for runtime in PRECISIONS}
     seconds: dict[str, list[float]] = {precision: [] for precision in PRECISIONS.values()}
     for _ in range(rounds):
@@ -81,7 +82,7 @@ def main() -> None:
     )
     parser.add_argument("--data", action="append", required=True, help="a labelled set, or SET=HZ")
     parser.add_argument("--model", default="default")
-    parser.add_argument("--rounds", type=int, default=2, help="of timing")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of timing")
     parser.add_argument("--out", help="JSON file to write")
     options = parser.parse_args()
     model, figures = find_model(options.model), {}

@@ -1,11 +1,11 @@
-"""A store of a million events: how long it takes to build and in how much memory, and how fast searches are.
+"""A store of a million events: the time and memory that building it takes, and how fast searches are.
 
     python benchmarks/bench_search.py --out results/search.json
 
 Vectors are made up: clusters of about 500, in which any two have a cosine of about 0.7. Every search compares with
-every event that meets the filter. Building and searching run in processes of their own, on a small and on a large
-store: a ratio of two peaks (``…_peak_ratio``) is that of the large store over that of the small one, which has
-``size_ratio`` times fewer events.
+every event that meets the filter. Building and searching run in separate processes, on a small and on a large store:
+``…_peak_ratio`` is the peak memory with the large store over that with the small one, which has ``size_ratio`` times
+fewer events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.record import write_result
 EVENTS, FEW_EVENTS, WIDTH, K = 1_000_000, 100_000, 323, 10  # as wide as the embedded model's vectors
 _BATCH = 10_000
 _CLUSTER = 500  # events
-_NOISE = 0.65  # length of what a vector has beside its cluster's direction
+_NOISE = 0.65  # length of a vector's part that is not along its cluster's direction
 _MODEL = "mast-benchmark"
 _MAXRSS_PER_MB = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
 
@@ -82,7 +82,7 @@ def batches(events: int, seed: int) -> Iterator[Any]:
 
 
 def build(uri: str, events: int, seed: int) -> dict[str, Any]:
-    """Seconds of adding, and of adding the same again, which changes nothing."""
+    """Seconds for adding events, and for adding the same ones again, which changes nothing."""
     from mast.retrieval.event_store import EventStore
 
     store = EventStore.create(uri, WIDTH, _MODEL)
@@ -117,7 +117,7 @@ def time_searches(uri: str, events: int, seed: int, queries: int) -> dict[str, A
             began, used = time.perf_counter(), time.process_time()
             store.search(vector, K, where)
             seconds.append(time.perf_counter() - began)
-            # of all threads: it hardly minds what else the machine does
+            # CPU time of all threads, which other work on the machine hardly affects
             busy.append(time.process_time() - used)
         figures[name] = {
             "share": store.count(where) / len(store),
@@ -152,7 +152,7 @@ def main() -> None:
     )
     parser.add_argument("--out", help="JSON file to write")
     parser.add_argument("--events", type=int, default=EVENTS)
-    parser.add_argument("--few-events", type=int, default=FEW_EVENTS, help="of the smaller store")
+    parser.add_argument("--few-events", type=int, default=FEW_EVENTS, help="events in the smaller store")
     parser.add_argument("--queries", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--step", nargs="+", help=argparse.SUPPRESS)
@@ -167,7 +167,7 @@ def main() -> None:
         print(json.dumps(made))
         return
 
-    # other programs' work slows all of this down; memory does not mind
+    # other programs slow all of this down, but do not affect memory
     figures: dict[str, Any] = {"width": WIDTH, "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as temporary:
         for name, events in (("few", options.few_events), ("many", options.events)):

@@ -5,7 +5,7 @@
 Speed is CPU time per chunk, so that other work on the machine does not count; a transform of fixed size is
 timed beside it for comparison between machines. The shift is measured with the simplest statistic there is,
 the mean log-mel spectrum of a recording less its own mean: how often the nearest other recording is from the
-same site (or, within a site, the same day), and what chance would give.
+same site (or, within a site, the same day), and the chance level.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def chunk_speed(chunks: int, seed: int) -> dict[str, float]:
-    """Chunks from four sites at random hours; the sites are made beforehand and timed apart."""
+    """Chunks from four sites at random hours; the sites are made beforehand and timed separately."""
     world = World(seed, n_species=24)
     hours = np.random.default_rng(seed).uniform(0, 24, chunks)
     counts: list[int] = []
@@ -46,7 +46,7 @@ def chunk_speed(chunks: int, seed: int) -> dict[str, float]:
         scene = simulate_chunk(rng, world.site(k % 4), world.day(k % 5), hours[k], density=density)
         counts.append(len(scene.events))
 
-    # draws loops as they are needed
+    # loops are drawn when they are needed
     making = cpu_seconds(lambda: [simulate_one(k) for k in range(min(chunks, 40))])
     counts.clear()
     seconds_each = np.array([cpu_seconds(lambda k=k: simulate_one(k)) for k in range(chunks)])  # type: ignore[misc]

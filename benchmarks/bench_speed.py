@@ -1,14 +1,14 @@
-"""How fast `mast detect` is on a CPU, files to tables, beside what people use today, and where its time goes.
+"""How fast `mast detect` is on a CPU, files to tables, compared with what people use today, and where its time goes.
 
     python benchmarks/bench_speed.py --out results/speed.json
     python benchmarks/bench_speed.py --model default --others others/bin/python --out results/speed.json
 
-The contestants take turns in several rounds on the same files, so that each sees the same neighbours on a shared
-machine, and ratios are medians over the rounds. ``wall`` counts seconds, ``cpu`` seconds of all cores together, which
-a busy machine changes less. Each is also run on ten seconds of sound: that is what starting costs.
+The programs take turns in several rounds on the same files, so that each meets the same load on a shared machine, and
+ratios are medians over the rounds. ``wall`` counts seconds, ``cpu`` the CPU seconds of all cores together, which depend
+less on a busy machine. Each is also run on ten seconds of sound, to measure the cost of starting.
 
-BirdNET 2.4 (in as many processes as there are cores, one thread each) and scikit-maad run in a Python of their own,
-which no part of mast needs::
+BirdNET 2.4 (in as many processes as there are cores, one thread each) and scikit-maad run in a separate Python
+environment, which mast itself does not need::
 
     python -m venv others
     others/bin/pip install numpy soundfile soxr ai-edge-litert scikit-maad
@@ -79,9 +79,9 @@ def _mast(*arguments: Any) -> None:
 
 
 def run_together(commands: list[list[str]]) -> dict[str, float]:
-    """Seconds, CPU seconds and the sum of peaks of memory of processes that run at once."""
+    """Seconds, CPU seconds and the sum of peak memory of processes that run at once."""
     began = time.perf_counter()
-    # an installed package is compiled; a checkout is not while Python may not keep what it compiles
+    # an installed package is compiled to bytecode; a checkout is not if Python may not write bytecode
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     children = [subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) for command in commands]
     cpu_s = peak_mb = 0.0
@@ -96,7 +96,7 @@ def run_together(commands: list[list[str]]) -> dict[str, float]:
 
 
 class Contestants:
-    """Who runs, and with what."""
+    """The programs that are compared, and how each is run."""
 
     def __init__(self, model: str, others: str | None, threshold: float | None) -> None:
         self.model, self.others, self.threshold = model, others, threshold
@@ -104,7 +104,7 @@ class Contestants:
         for name, question in (("birdnet", _FIND_BIRDNET), ("maad", "import maad")):
             if others is None:
                 self.left_out[name] = (
-                    "left out: give --others, a Python that has it (see the head of this file)"
+                    "left out: give a Python that has it with --others (see the top of this file)"
                 )
                 continue
             answer = subprocess.run([others, "-c", question], capture_output=True, text=True)
@@ -119,7 +119,7 @@ class Contestants:
         return [name for name in ("mast", "birdnet", "maad") if name not in self.left_out]
 
     def run(self, name: str, files: list[Path], root: Path, scratch: Path) -> dict[str, float]:
-        """One contestant on some files, on all cores."""
+        """One program on some files, on all cores."""
         cores = os.cpu_count() or 1
         if name == "mast":
             out = scratch / f"mast{time.monotonic_ns()}"
@@ -132,7 +132,7 @@ class Contestants:
         assert self.others is not None
         shares = [
             files[i::cores] or files for i in range(cores)
-        ]  # every process is started, whatever there is to do
+        ]  # every process is started, even if there is nothing for it to do
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         os.environ.update(one_thread)
         try:
@@ -155,10 +155,10 @@ class Contestants:
 
 
 def run_race(contestants: Contestants, folder: Path, sound_s: float, rounds: int) -> dict[str, Any]:
-    """Rounds in which each contestant runs on a minute's worth of start and on everything, in turn."""
+    """Rounds in which each program runs on a little sound, for its start, and on everything, in turn."""
     files, short = sorted((folder / "sound").rglob("*.wav")), sorted((folder / "short").iterdir())
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in contestants.names}
-    # not counted: what each reads from the disk is then in memory, and compiled
+    # not counted: afterwards the files that each reads from disk are cached, and compiled
     for name in contestants.names:
         contestants.run(name, short, folder / "short", folder)
     for number in range(rounds):
@@ -172,7 +172,7 @@ def run_race(contestants: Contestants, folder: Path, sound_s: float, rounds: int
                 flush=True,
             )
     cores = os.cpu_count() or 1
-    # heard while starting
+    # sound searched while starting
     start_sound_s = {name: SHORT_S * (1 if name == "mast" else cores) for name in runs}
     figures: dict[str, Any] = {"rounds": rounds, "cores": cores, "left_out": contestants.left_out, "load": []}
     figures["load"] = [round(run["load"], 1) for some in runs.values() for run in some]
@@ -336,7 +336,7 @@ def _detect_with_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], 
 
 
 def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> dict[str, Any]:
-    """Seconds of the same search with a batch to each core, and with all cores on one batch; taken in turns."""
+    """Seconds of the same search with one batch per core, and with all cores on one batch; they take turns."""
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
     from mast.inference.process_tuning import tune_process
@@ -365,7 +365,7 @@ def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> 
 
 
 def agreement(model: str, folder: Path) -> dict[str, Any]:
-    """The fast path against float32 throughout: F1 of both on the simulated boxes, and how alike they are."""
+    """The fast path against float32 throughout: F1 of both on the simulated boxes, and how similar they are."""
     import pandas as pd
 
     from mast.detect_options import DetectOptions
@@ -441,7 +441,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--step", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.step:  # in a process of its own: nothing here may load torch before the race
+    if options.step:  # in its own process: nothing here may load torch before the race
         step, model, folder, threshold, minutes = options.step
         given = float(threshold) if threshold else None
         if step == "agreement":

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_summarize.py --out results/summarize.json
 
-Recordings of a minute at ten sites over sixty days, boxes at random; a sample of 60 is drawn and decided, so corrected
-counts with intervals are part of it. ``clips`` are the best 100 of all boxes with a picture each, ``sound`` the best
-2,000 without pictures. ``cpu_s`` is what one core would need; ``ratio`` is the peak memory on the many boxes over that
-on the few.
+Recordings of a minute at ten sites over sixty days, with random boxes; a sample of 60 is drawn and decided, so that
+corrected counts with intervals are included. ``clips`` are the best 100 of all boxes with a picture each, ``sound`` the
+best 2,000 without pictures. ``cpu_s`` is what one core would need; ``ratio`` is the peak memory with many boxes over
+that with few.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def write_detections(folder: Path, audio: Path, events: int, recordings: int) ->
 
 
 def decide(folder: Path, out: Path) -> None:
-    """Draw a sample, and decide about it as somebody would in `mast review`."""
+    """Draw a sample, and decide about it as a reviewer would in `mast review`."""
     import sqlite3
 
     import pandas as pd
@@ -103,7 +103,7 @@ def decide(folder: Path, out: Path) -> None:
 
 
 def measure(folder: Path, out: Path, clips: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Seconds and peak memory in a fresh process: of the summary, or of clips with these options."""
+    """Seconds and peak memory in a fresh process, for the summary or for clips with these options."""
     command = [sys.executable, "-c", _MEASURE, str(folder), str(out), json.dumps(clips), sys.path[0]]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))

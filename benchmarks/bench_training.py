@@ -1,9 +1,9 @@
-"""The training loop, data path included, beside the bare model step on random tensors, in one run.
+"""The training loop, including the data path, compared with the bare model step on random tensors, in one run.
 
     python benchmarks/bench_training.py --size base --runs pretrain:512 fine:64 pretrain:64 --steps 40 --warm 12 \\
         --recordings 240 --out results/training_speed.json
 
-``detector`` is the one of the paper, ``fine`` the one of the preset `premise` (cells of 4 × 2, a second look).
+``detector`` is the paper's, ``fine`` the one in the preset `premise` (cells of 4 × 2, a second look).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--size", default="tiny")
     parser.add_argument("--runs", nargs="+", default=["pretrain:4", "detector:4"], help="kind:batch size")
     parser.add_argument("--steps", type=int, default=6, help="steps measured")
-    parser.add_argument("--warm", type=int, default=2, help="steps before, with compilation")
+    parser.add_argument("--warm", type=int, default=2, help="warm-up steps, including compilation")
     parser.add_argument("--recordings", type=int, default=8, help="simulated minutes to train on")
     parser.add_argument("--workers", type=int, default=None, help="decoding processes")
     parser.add_argument("--out", type=Path)
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
             kind, _, batch = wanted.partition(":")
             figures["runs"].append(measure(kind, int(batch), data, Path(folder), options))
             print(figures["runs"][-1], flush=True)
-            if options.out:  # after each: a run cut short keeps what it has
+            if options.out:  # after each, so that a run cut short keeps its results
                 write_result(options.out, figures)
     for run in figures["runs"]:
         print(
@@ -90,7 +90,7 @@ def measure(kind: str, batch: int, data: Path, folder: Path, options: argparse.N
     times: list[tuple[int, float]] = []
 
     def note(done: int, _total: int, text: str) -> None:
-        if text.startswith("steps"):  # not the chunks for mean and spread, nor those of validation
+        if text.startswith("steps"):  # not the chunks for normalisation, nor those of validation
             times.append((done, time.perf_counter()))
 
     run = folder / f"{kind}-{batch}"

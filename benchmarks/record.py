@@ -10,9 +10,9 @@ __all__ = ["peak_mb", "write_result"]
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that a process has held (Linux).
+    """The peak memory of a process (Linux).
 
-    Not ``ru_maxrss``, which begins with what the process that started this one had in memory.
+    Not ``ru_maxrss``, which starts at the memory of the process that started this one.
     """
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):

@@ -1,10 +1,11 @@
-"""What mast is timed against, each from files to a table. Runs in a Python of its own; see ``bench_speed.py``.
+"""The programs that mast is timed against, from files to a table. Runs in a separate Python; see ``bench_speed.py``.
 
     python benchmarks/speed_others.py birdnet MODEL.tflite OUT.csv FILE…
     python benchmarks/speed_others.py maad - OUT.csv FILE…
 
-BirdNET: 3 s windows at 48 kHz side by side, one thread, everything scored above 0.1, as its users run it. scikit-maad:
-regions of interest as in the example "Find regions of interest (ROIs) in a spectrogram" of its documentation.
+BirdNET: 3 s windows at 48 kHz without overlap, one thread, everything scored above 0.1, as its users run it.
+scikit-maad: regions of interest as in the example "Find regions of interest (ROIs) in a spectrogram" of its
+documentation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `mast adapt` is worth: the embedded model as it is, and adapted to recordings whose boxes it never saw.
+"""What `mast adapt` gains: the embedded model as is, and adapted to recordings whose boxes it never saw.
 
     python -m mast_studies.adapted --model default --work runs/adapted --out results/adapted.json --device cpu \\
         --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \\
@@ -6,8 +6,8 @@
 
 *heard*: the model is adapted to the recordings that it then searches, as `mast adapt` and `mast detect` on one archive
 do; *twice*: then adapted to them again, as by `mast adapt --model adapted`. *others*: a set is divided into two halves
-by the hash of the names; each half is searched by a model adapted to the other one. Boxes are for measuring only.
-Everything is resumed: a finished adaptation in ``--work`` is not done again.
+by the hash of the names; each half is searched by a model adapted to the other one. Boxes are only used to measure. A
+stopped run resumes: a finished adaptation in ``--work`` is not repeated.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="labelled datasets")
     parser.add_argument(
-        "--simulated", action="store_true", help="also a simulated world that nothing learnt from"
+        "--simulated", action="store_true", help="also a simulated world that no model was trained on"
     )
     parser.add_argument("--band", action="append", default=[], help="upper edge of a dataset's band: NAME=HZ")
     parser.add_argument("--half", action="append", default=[], help="NAME=first, second or both")
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def measure_set(labelled_set: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The model as it is and adapted, on one set."""
+    """Measure the model as is and adapted on one set."""
     detect_options = DetectOptions(device=options.device, band_hz=labelled_set.band_hz)
     before = search_twice(model, labelled_set.dataset, options=detect_options)
     result: dict[str, Any] = {
@@ -121,7 +121,7 @@ def _adapt_and_search(
     seed: int,
     detect_options: DetectOptions,
 ) -> tuple[SearchResult, dict[str, int]]:
-    """What the model finds in some recordings after it was adapted to some."""
+    """Adapt the model to the recordings in ``learnt``, then search those in ``searched``."""
     sound = link_recordings(labelled_set.dataset, learnt, work / "sound")
     adapted = adapt(
         [sound],
@@ -149,7 +149,7 @@ def _row(
 
 
 def _result_lines(result: dict[str, Any]) -> str:
-    """One line a system."""
+    """One line per system."""
     rows = [(MODEL, result[MODEL]), *((name, row) for name in (HEARD, TWICE, OTHERS) for row in result[name])]
     lines = []
     for name, row in rows:

@@ -1,11 +1,11 @@
-"""How far boxes drawn by eye on pictures agree with an expert's: as those that the embedded model learnt from.
+"""How far boxes drawn by eye on pictures, like those that the embedded model learnt from, agree with an expert's.
 
     python -m mast_studies.checked_agreement --data data/birdeep_am1 data/nbm_xc --out results/checked.json
 
 ``drawn_NAME.csv`` holds pieces of a dataset that were boxed as the pool was (``scripts/default_model_checked.csv``), by
-the same vision-language model, which had not seen the expert's boxes: of ``birdeep_am1`` pieces of its training days,
-of ``nbm_xc`` its first half. Nothing was trained on them. The expert's boxes are cut to the pieces and taken for the
-truth; so this is also how well somebody does who is careful but does not know the expert's habits.
+the same vision-language model, which had not seen the expert's boxes. They are pieces of the training days of
+``birdeep_am1``, and of the first half of ``nbm_xc``. Nothing was trained on them. The expert's boxes are cut to the
+pieces and count as the truth; so this also shows how well a careful person does who does not know the expert's habits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRAWN = Path(__file__).resolve().parent
 
 
 def to_recording_times(drawn: pd.DataFrame) -> pd.DataFrame:
-    """Boxes of pieces as events of their recordings."""
+    """Boxes in pieces, as events in the recordings that the pieces come from."""
     drawn = drawn.dropna(subset="start_s")
     times = {name: drawn[name] + drawn["from_s"] for name in ("start_s", "end_s")}
     table = drawn.assign(**times, score=1.0, label="").rename(columns={"file": "recording"})
@@ -35,7 +35,7 @@ def to_recording_times(drawn: pd.DataFrame) -> pd.DataFrame:
 
 
 def clip_to_pieces(truth: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
-    """What of each box lies in a piece; a box that lies in two is two."""
+    """The part of each box that lies in a piece; a box that reaches into two pieces becomes two."""
     both = truth.merge(pieces, on="recording")
     both = both[(both["start_s"] < both["to_s"]) & (both["end_s"] > both["from_s"])]
     start_s, end_s = both["start_s"].clip(lower=both["from_s"]), both["end_s"].clip(upper=both["to_s"])
@@ -43,7 +43,7 @@ def clip_to_pieces(truth: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
 
 
 def measure_agreement(data: Path, table: pd.DataFrame, seed: int) -> dict[str, Any]:
-    """What was drawn in pieces of a dataset against its own boxes, with intervals over recordings."""
+    """Compare what was drawn in pieces of a dataset with its own boxes, with intervals over recordings."""
     pieces = table[["file", "from_s", "to_s"]].drop_duplicates().rename(columns={"file": "recording"})
     truth = clip_to_pieces(load_dataset(data).annotations.events, pieces)
     reviewed = pieces.rename(columns={"from_s": "start_s", "to_s": "end_s"})
@@ -61,7 +61,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="the experts' datasets")
-    parser.add_argument("--drawn", type=Path, default=DRAWN, help="folder with drawn_NAME.csv of each")
+    parser.add_argument("--drawn", type=Path, default=DRAWN, help="folder with drawn_NAME.csv for each")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StudyOutput:
-    """What became of a study.
+    """The results of a study.
 
     Attributes:
-        study: which.
-        rows: of its table; none where no system of it was measured, or where it is of embeddings.
-        missing: systems that were not, on any dataset.
-        files: that were written.
-        datasets: that it shows.
-        tables: for people.
+        study: the study.
+        rows: the rows of its table; none if none of its systems was measured, or if it is about embeddings.
+        missing: systems that were not measured on any dataset.
+        files: the files written.
+        datasets: the datasets shown.
+        tables: tables to be read by people.
         notes: one sentence for each thing that could not be measured, such as a part that a dataset does not have.
     """
 
@@ -50,7 +50,7 @@ class StudyOutput:
 
 
 class _OutputFiles:
-    """Writes what a study ends in."""
+    """Writes the results of a study."""
 
     def __init__(self, study: Study, out: Path) -> None:
         self.study, self.out = study, out
@@ -91,13 +91,13 @@ class _OutputFiles:
 def collect(
     study: Study, archive: Archive, out: Path, *, data: Mapping[str, Path] | None = None
 ) -> StudyOutput:
-    """Measure what is there and write the study's files; nothing is written where nothing is there.
+    """Measure what was found and write the study's files; nothing is written where nothing was found.
 
     Args:
-        study: which.
+        study: the study.
         archive: what was found.
         out: folder for the files.
-        data: by dataset, its labelled folder, for pictures of sound; where it was when the systems ran by default.
+        data: the labelled folder of each dataset, for pictures of sound; by default, where it was when the systems ran.
     """
     if study.summarise is not None:
         return _collect_embeddings(study, archive, out)
@@ -167,7 +167,7 @@ def heading(dataset: str, part: str, rows: list[Row]) -> str:
 
 
 def study_markdown(study: Study, rows: list[Row], trained: str, notes: Sequence[str]) -> str:
-    """A study's tables as Markdown; ``trained`` says at which commits, ``notes`` what was not the same for all."""
+    """A study's tables as Markdown; ``trained`` names the commits, ``notes`` says how systems differ."""
     text = [f"# {study.title}", f"{study.caption} ({study.paper})"]
     text.append(
         "Mean over seeds; in brackets 95 % bootstrap intervals over recordings. Thresholds were chosen on validation. "
@@ -181,7 +181,7 @@ def study_markdown(study: Study, rows: list[Row], trained: str, notes: Sequence[
 
 
 def training_records(archive: Archive, systems: Collection[str]) -> list[TrainingRecord]:
-    """What the systems measured in a work folder came from, as far as they wrote it down."""
+    """Where the systems measured in a work folder came from, as far as it was recorded."""
     known = [
         (f"{trial.dataset}, {system}", trial.seed, load_about(trial.system(system)))
         for trial in archive.trials

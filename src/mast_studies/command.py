@@ -31,7 +31,7 @@ def experiment(
     name: Annotated[
         str,
         typer.Argument(
-            help="A study (`list` shows them), `all`, or `report`: all that was run, on one page."
+            help="A study (`list` shows them), `all`, or `report` for everything that was run, on one page."
         ),
     ],
     data: Annotated[
@@ -51,7 +51,7 @@ def experiment(
     ] = None,
     elsewhere: Annotated[
         list[Path] | None,
-        typer.Option(help="Measure every system on this labelled dataset, too; may be repeated."),
+        typer.Option(help="Also measure every system on this labelled dataset; may be repeated."),
     ] = None,
     work: Annotated[
         Path,
@@ -136,7 +136,7 @@ def experiment(
         requested = {(system.name, n) for system in train for n in numbers}
         only_study = None if name == "all" else chosen[0]
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
-        # `all` is not refused because of budgets that nobody asked for
+        # `all` must not fail because of budgets that nobody requested
         budgeted = [] if name == "all" and not budgets else train
         failures = _run(
             train,
@@ -192,8 +192,8 @@ def _run(
 ) -> Failures:
     """Train, measure and embed; returns what failed.
 
-    What cannot work is refused before hours of training: ``study`` is the study, if it is one alone, that needs one of
-    its parts, and ``budgeted`` are systems whose label budgets have to be there.
+    Mistakes are reported before hours of training: the dataset must have a part that ``study`` measures (if a single
+    study runs), and enough chunks for the label budgets of the systems in ``budgeted``.
     """
     from mast.grid import FrontEnd
     from mast.runs import Reporter
@@ -239,7 +239,7 @@ def _failure_message(name: str, failures: Failures, *, tables: bool) -> str:
 
 
 def _require_parts(study: Study, runners: Sequence[Runner]) -> None:
-    """Refuse a dataset that has no part that the study is about."""
+    """Refuse a dataset that has none of the parts that the study measures."""
     from mast_studies.studies import missing_parts_message
 
     if not any(part in runner.training_runs.parts for runner in runners for part in study.parts):
@@ -259,8 +259,8 @@ def _collect(
 ) -> list[StudyOutput]:
     """Tables and figures of what is in the work folder.
 
-    ``run``: which systems and seeds this call was asked for, and what of it failed: that is left out, also where there
-    are results of an earlier call, and a study of which nothing else was asked for is not written.
+    ``run``: the systems and seeds requested in this call, and those that failed. What failed is left out, even if there
+    are results of an earlier call; a study is not written if everything requested for it failed.
     """
     from mast_studies.collect import StudyOutput, collect
     from mast_studies.page import write_page
@@ -286,13 +286,13 @@ def _collect(
         names = {system.name for system in study.systems}
         own = {one for one in requested if one[0] in names}
         if own and own <= failures.keys():
-            note = "what was asked for failed, so no table was written"
+            note = "everything requested failed, so no table was written"
             collected.append(StudyOutput(study, [], [], [], notes=[note]))
         else:
             collected.append(collect(study, archive, out, data=given))
     first = collected[0]
     if not page and not first.files and failures:
-        return collected  # the failures will be told
+        return collected  # the caller reports the failures
     if not page and not first.files and first.notes:
         raise MastError("; ".join(first.notes))
     if not page and not first.files:
@@ -329,7 +329,7 @@ def _study_data(
 
 
 def _with_split(source: StudyData, by: _Division, work: Path, seed: int) -> StudyData:
-    """A dataset, and what of it trains and tests."""
+    """The dataset with its division into training and test parts."""
     from mast_studies.folds import write_fold
     from mast_studies.found import Trial
 
@@ -342,8 +342,8 @@ def _with_split(source: StudyData, by: _Division, work: Path, seed: int) -> Stud
 def _choose_split(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitConfig | None:
     """How a dataset is divided; None leaves it to its split column and the defaults.
 
-    Whoever calls every recording train or out of domain has said what tests. A test part cut from train as well would
-    leave small datasets hardly a box to choose thresholds on.
+    If every recording is marked train or out of domain, the test parts are already given. Cutting another test part
+    from train would leave small datasets hardly a box to choose thresholds on.
     """
     from mast.annotations.tables import read_table
     from mast.data.splits import NO_TEST, SplitConfig

@@ -1,4 +1,4 @@
-"""Whether the systems of a table were run alike: what they should share is compared, not what tells them apart."""
+"""Whether the systems of a table were run alike: compares what they should share, not what defines each system."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONE = "none"
 
 
 class _Run(NamedTuple):
-    """A system as it was run: what a sentence calls it, and by name, what it should share with others."""
+    """A system as it was run: its name in sentences, and the settings (by name) that it should share with others."""
 
     label: str
     system: System
@@ -28,12 +28,12 @@ class _Run(NamedTuple):
 def comparability_notes(
     archive: Archive, systems: Collection[System], measured: Collection[str]
 ) -> list[str]:
-    """For each dataset whose systems were not run alike, a sentence that says which differ in what.
+    """For each dataset whose systems were not run alike, a sentence that says which systems differ, and in what.
 
     Args:
         archive: what was found.
-        systems: those that are known; others count as trained from scratch.
-        measured: names of those that a table shows.
+        systems: the known systems; others count as trained from scratch.
+        measured: names of the systems that a table shows.
     """
     known = {system.name: system for system in systems}
     sentences = []
@@ -57,7 +57,7 @@ def comparability_notes(
 
 
 def _shared_settings(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
-    """What was written down of a system that others should share; folders may differ from seed to seed."""
+    """The recorded settings of a system that others should share; folders may differ from seed to seed."""
     facts = {}
     for name in ("data", "unlabelled"):
         if name in about:
@@ -66,7 +66,7 @@ def _shared_settings(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
     settings = {
         name: about[key] for name, key in (("split", "split"), ("measured on", "measured")) if key in about
     }
-    settings |= flatten(about.get("shared", {}))  # which earlier versions did not write
+    settings |= flatten(about.get("shared", {}))  # not written by earlier versions
     for name, value in settings.items():
         if name.rpartition(".")[2] not in BOOKKEEPING:
             facts[name] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -79,7 +79,7 @@ def _differences(runs: Collection[_Run]) -> list[str]:
     for name in dict.fromkeys(name for run in runs for name in run.facts):
         values: dict[str, list[str]] = {}
         for label, system, facts in runs:
-            # a setting that is missing among others was not made
+            # a setting that is missing where others are recorded was not set
             if _affects(name, system) and (name in facts or ("." in name and "size" in facts)):
                 values.setdefault(facts.get(name, _NONE), []).append(label)
         *unusual, (usual, usual_labels) = sorted(values.items(), key=lambda item: len(item[1])) or [("", [])]
@@ -91,10 +91,10 @@ def _differences(runs: Collection[_Run]) -> list[str]:
 
 
 def _affects(name: str, system: System) -> bool:
-    """Whether a setting changes what a system is."""
+    """Whether a setting affects a system."""
     part, self_trained = name.replace(" ", ".").partition(".")[0], system.self_training is not None
     if system.init == "embedded":
-        return part in ("data", "measured", "front_end")  # the rest is that of `mast fit`
+        return part in ("data", "measured", "front_end")  # `mast fit` decides the rest
     if part == "selftrain":
         return self_trained
     if part == "pretrain":

@@ -1,15 +1,16 @@
-"""How often the intervals of corrected counts hold the truth, in simulation.
+"""How often the intervals of corrected counts contain the true number, in simulation.
 
     python -m mast_studies.corrected_counts_study --draws 6000 --out results/corrected_counts.json
     python -m mast_studies.corrected_counts_study --sites --draws 400 --out results/corrected_counts_sites.json
 
 Each draw makes a population of detections with scores, decides which are right, draws a sample as
-`mast summarize --check` does, and asks whether the interval holds the true number. Scores may be calibrated (power 1),
-too modest (below 1: more is right than they say) or too sure (above 1). A 95 % interval should hold in 93–97 % of
-draws; of 6,000 the share is known to ± 0.6 %. One process per core: some 40 minutes of CPU time.
+`mast summarize --check` does, and checks whether the interval contains the true number. Scores may be calibrated (power
+1), underconfident (below 1: more is right than they say) or overconfident (above 1). A 95 % interval should contain it
+in 93–97 % of draws; with 6,000 draws this share is known to ± 0.6 %. One process per core: some 40 minutes of CPU time.
 
-With ``--sites`` there are two sites, and the question is how often the interval in the row of each holds its number:
-with one sample over both, and with as many events drawn at each (``mast summarize --check 30 --each-site``).
+With ``--sites`` there are two sites, and the question is how often the interval in each site's row contains its true
+number: with one sample over both, and with the same number of events drawn at each (``mast summarize --check 30
+--each-site``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from mast_studies.record import write_result
 from mast_studies.script import run_script
 
 POPULATIONS, SAMPLES, POWERS = (300, 3_000), (60, 120), (0.5, 1.0, 3.0)
-SITE_POWERS = ((1.0, 1.0), (0.5, 3.0))  # alike, and one where much more is wrong
+SITE_POWERS = ((1.0, 1.0), (0.5, 3.0))  # both alike; then much more is wrong at one of them
 
 
 def simulate(
@@ -68,7 +69,7 @@ def simulate(
 def simulate_sites(
     sample: int, powers: tuple[float, float], *, draws: int, seed: int, each: bool
 ) -> dict[str, Any]:
-    """The same of each of two sites with 300 events; ``sample`` are drawn at each, or twice as many over both."""
+    """The same for each of two sites with 300 events; ``sample`` are drawn at each, or twice as many over both."""
     generator = np.random.default_rng([seed, sample, *(round(10 * power) for power in powers)])
     names, sites = np.full(600, "", dtype=object), np.repeat(np.array(["A", "B"], dtype=object), 300)
     here = np.stack([sites == "A", sites == "B"])  # (2, N)

@@ -1,11 +1,11 @@
-"""What the encoder makes of a dataset's chunks and boxes: the numbers behind the studies of embeddings.
+"""Embeddings of a dataset's chunks and boxes: the numbers behind the studies of embeddings.
 
-Models are needed for this, so it is done where they are trained; what it leaves is small and enough for every table and
-figure (:mod:`mast_studies.embedding_tables`).
+This needs the models, so it runs where they are trained; its output is small, and enough for every table and figure
+(:mod:`mast_studies.embedding_tables`).
 
-Boxes are compared in four ways, on the same boxes: by statistics of the mel spectrogram (nothing is learnt), by the
+Boxes are compared in four ways, on the same boxes: by statistics of the mel spectrogram (nothing learnt), by the
 encoder as pretraining left it (the paper's way), by the same encoder inside the trained detector, and by the detector's
-contrastive projection. A recording never answers for itself: one animal calls many times in a minute.
+contrastive projection. A box's neighbours never come from its own recording: one animal calls many times in a minute.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def embed_parts(
     batch_size: int,
     seed: int,
 ) -> EmbeddedTables:
-    """Look at every part of a dataset.
+    """Embed every part of a dataset.
 
     Args:
-        dataset: labels come from its annotations.
-        parts: its labelled chunks; of those that overlap (``train``) every other one is used.
-        detections: of the test parts, those that count.
+        dataset: the labelled dataset.
+        parts: its labelled chunks; where they overlap (``train``), every other one is used.
+        detections: those in the test parts, from the threshold up.
         models: the encoders.
         machine: where they run.
         batch_size: chunks at a time.
-        seed: of the points that are shown, and of UMAP.
+        seed: for the choice of points shown, and for UMAP.
     """
     encoders = Encoders(models, machine)
     embedded: dict[str, EmbeddedPart] = {}
@@ -124,7 +124,7 @@ class Encoders:
     def _embed_batch(
         self, batch: Batch, cells: Sequence[Vectors], frames: IntArray
     ) -> tuple[dict[Way, Vectors], dict[Way, Vectors]]:
-        """By way: of each chunk, and of each box, of some chunks."""
+        """The vectors of some chunks, and of the boxes in them, by way of comparing."""
         boxes = [torch.tensor(some) for some in cells]
         padded = pad_boxes(boxes, self._detector.device).boxes
         counts = [len(some) for some in boxes]
@@ -132,7 +132,7 @@ class Encoders:
         tokens = self._detector.tokens(shown)  # (B, D, T/16, F/16)
         before = self._pretrained.tokens(self._pretrained.spectrograms(batch.waveforms))
         patch = self._detector.encoder.config.patch
-        columns = [math.ceil(n / patch) for n in frames.tolist()]  # with sound in them
+        columns = [math.ceil(n / patch) for n in frames.tolist()]  # the columns with sound in them
         size = (float(patch), float(patch))
         pictures = [picture[0].float().cpu().numpy() for picture in shown]
         whole: dict[Way, Vectors] = {
@@ -142,7 +142,7 @@ class Encoders:
         }
         inside: dict[Way, Vectors] = {
             "mel": np.concatenate([mel_statistics(p, some) for p, some in zip(pictures, cells, strict=True)]),
-            # the encoder alone, as the paper: what mast embed keeps has the look of the box beside it
+            # the encoder alone, as in the paper; mast embed also appends simple statistics of the box
             "pretrained": _remove_padding(pool_boxes(before, padded, size, samples=2), counts),
             "encoder": _remove_padding(pool_boxes(tokens, padded, size, samples=2), counts),
         }
@@ -153,7 +153,7 @@ class Encoders:
 
 
 def drop_overlapping(dataset: Dataset, chunks: Chunks, front_end: FrontEnd) -> Chunks:
-    """Those chunks that overlap none before them: no box is to be there twice."""
+    """The chunks that do not overlap an earlier one, so that no box is there twice."""
     table = chunks.table.reset_index(drop=True)
     kept: list[int] = []
     reached: dict[str, float] = {}
@@ -175,12 +175,12 @@ def labelled_boxes(
 ) -> pd.DataFrame:
     """True boxes and detections of some chunks, as :attr:`EmbeddedPart.boxes`.
 
-    A detection takes the label of the true box that it overlaps most, if that is by at least half.
+    A detection takes the label of the true box that it overlaps most, if the IoU is at least one half.
 
     Args:
-        dataset: with labels.
-        chunks: that do not overlap.
-        detections: of the same recordings; none by default.
+        dataset: the labelled dataset.
+        chunks: chunks that do not overlap.
+        detections: detections in the same recordings; none by default.
         front_end: the grid.
     """
     events = {str(name): own for name, own in dataset.annotations.events.groupby("recording")}
@@ -192,7 +192,7 @@ def labelled_boxes(
         own = events.get(name)
         frames = min(
             front_end.chunk_frames, math.ceil(valid / front_end.hop_s - 1e-6)
-        )  # none into the padding
+        )  # no box reaches into the padding
         grid = events_to_grid(
             boxes_of(own) if own is not None else np.empty((0, 4)),
             front_end,
@@ -219,7 +219,7 @@ def labelled_boxes(
 
 
 def best_matches(detected: FloatArray, truth: IntArray) -> tuple[IntArray, FloatArray]:
-    """Of each detection, the true box that it overlaps most and by how much; −1 and 0 where there is none."""
+    """For each detection, the true box that it overlaps most, and their IoU; −1 and 0 where there is none."""
     if not len(truth) or not len(detected):
         return np.full(len(detected), -1, dtype=np.int64), np.zeros(len(detected))
     a, b = (
@@ -233,7 +233,7 @@ def best_matches(detected: FloatArray, truth: IntArray) -> tuple[IntArray, Float
 def _detections_by_chunk(
     detections: pd.DataFrame, chunks: pd.DataFrame, front_end: FrontEnd
 ) -> dict[int, FloatArray]:
-    """Detections → by row of the chunk that their middle lies in, in cells of the chunk."""
+    """Detections in cells of a chunk, by the row of the chunk that holds their middle."""
     found: dict[int, FloatArray] = {}
     first = chunks["start_s"].to_numpy(dtype=np.float64) / front_end.hop_s
     own_rows = {str(name): np.asarray(rows) for name, rows in chunks.groupby("recording").indices.items()}

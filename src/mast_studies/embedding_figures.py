@@ -1,4 +1,4 @@
-"""Pictures of embeddings: retrieval by setting, and planes of chunks and boxes. Legends stand beside the data."""
+"""Pictures of embeddings: retrieval by setting, and planes of chunks and boxes. Legends stand outside the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# the first five are told apart by colour-blind eyes; of all, those alike in hue differ in lightness
+# colour-blind readers can tell the first five apart; colours of similar hue differ in lightness
 _COLOURS = (
     "#1b6ca8",
     "#d98c21",
@@ -32,7 +32,7 @@ _COLOURS = (
 )
 _OTHER = "#c9ced3"
 _SETTING_STYLE = {"oracle": ("#1b6ca8", "s"), "oracle_found": ("#8fb3d9", "D"), "detected": ("#d98c21", "o")}
-_KIND_STYLE = {  # drawn in this order: what most hides the rest comes first
+_KIND_STYLE = {  # drawn in this order: what would hide most of the rest comes first
     "detection of nothing annotated": ("#aab2ba", "o"),
     "true box": ("#1b6ca8", "s"),
     "detection, IoU ≥ 0.5": ("#d98c21", "o"),
@@ -41,7 +41,7 @@ _NAMED = len(_COLOURS)
 
 
 def draw_retrieval(cells: Sequence[TableCell]) -> Figure:
-    """Top-1 with intervals: a row a dataset, a column a part, a line a way, a mark a setting."""
+    """Top-1 with intervals: a row per dataset, a column per part, a line per way of comparing, a mark per setting."""
     top1 = [cell for cell in cells if cell.measure == "top1"]
     datasets, parts = _unique(c.dataset for c in top1), _unique(c.part for c in top1)
     ways = [way for way in WAYS if any(c.way == way for c in top1)]
@@ -80,12 +80,12 @@ def draw_retrieval(cells: Sequence[TableCell]) -> Figure:
 
 
 def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """A row a dataset; chunks by site, by hour of the day, by number of annotated events."""
+    """A row per dataset; chunks by site, by hour of the day, by number of annotated events."""
     figure = empty_figure(14.0, 4.3 * len(tables) + 0.4)
     rows = _subfigure_rows(figure, len(tables))
     for part, (dataset, table) in zip(rows, tables.items(), strict=True):
         points = table[table["x"].notna()]
-        points = points.iloc[np.random.default_rng(0).permutation(len(points))]  # none is always on top
+        points = points.iloc[np.random.default_rng(0).permutation(len(points))]  # no group is always on top
         site, hour, events = part.subplots(1, 3)
         name = dataset.replace("_", " ")
         _scatter_by_name(site, points, "site", f"{name}: {len(points):,} chunks by site", "site not known")
@@ -117,7 +117,7 @@ def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def draw_boxes(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """A row a dataset; boxes by label, and by what they are: true, detected, detected where nothing is annotated."""
+    """A row per dataset; boxes by label, and by kind: true, detected, detected where nothing is annotated."""
     figure = empty_figure(13.5, 4.9 * len(tables) + 0.4)
     rows = _subfigure_rows(figure, len(tables))
     for part, (dataset, table) in zip(rows, tables.items(), strict=True):
@@ -134,7 +134,7 @@ def draw_boxes(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def _scatter_by_name(
     axis: Axes, points: pd.DataFrame, column: str, title: str, unnamed_label: str, *, marks: bool = False
 ) -> None:
-    """Colours for the commonest names; the rest is grey, and below."""
+    """Colours for the commonest names; the rest is grey, and drawn underneath."""
     counts = points.loc[points[column] != "", column].value_counts()
     chosen = sorted(counts.index[:_NAMED])
     rest = len(counts) - len(chosen)
@@ -171,7 +171,7 @@ def _scatter_by_number(
     ends: tuple[float, float],
     label: str,
 ) -> None:
-    """A colour scale, with its bar beside."""
+    """Points on a colour scale, with a colour bar next to the axes."""
     known = values.notna()
     _scatter(axis, points[~known], _OTHER, "o", _marker_size(len(points)))
     shown = axis.scatter(
@@ -229,7 +229,7 @@ def _scatter(axis: Axes, points: pd.DataFrame, colour: str, mark: str, size: flo
 
 
 def _label_plane(axis: Axes, title: str, count: int) -> None:
-    """A plane has no units: only what is near what counts."""
+    """Label the axes of a plane: it has no units, only which points are close together matters."""
     name = "UMAP" if count >= MIN_EVENTS else "direction"
     axis.set_xlabel(f"{name} 1", fontsize=9)
     axis.set_ylabel(f"{name} 2", fontsize=9)

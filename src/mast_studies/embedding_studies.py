@@ -1,7 +1,7 @@
 """The studies of embeddings: retrieval, chunks on a plane, boxes on a plane (App. "Representation Analysis", "Box-Level
-Embeddings"). Each turns what is in the work folder into a :class:`Summary`.
+Embeddings"). Each turns the contents of the work folder into a :class:`Summary`.
 
-A plane shows, and does not measure; so both pictures come with a table that does, in the full space of embeddings.
+A plane shows but does not measure; so both pictures come with a table of measurements in the full embedding space.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _summarise_part(
         own = {seed: _select_setting(table, setting) for seed, table in queries.items()}
         own = {seed: table for seed, table in own.items() if len(table)}
         if not own:
-            if setting != "oracle_found":  # goes with the next
+            if setting != "oracle_found":  # the next setting's note covers it
                 summary.notes.append(
                     f"{where}: none of the {name} can be named; no detection at the validation threshold overlaps a "
                     "labelled box by half"
@@ -123,7 +123,7 @@ def _summarise_part(
 
 
 def _add_measures(boxes: pd.DataFrame) -> pd.DataFrame:
-    """The ranks as values to be averaged."""
+    """Add columns with the ranks' measures, ready to be averaged."""
     measures: dict[str, pd.Series[Any]] = {}
     for way in ways_of(boxes, "rank"):
         rank, label_rank = boxes[f"rank_{way}"].astype(float), boxes[f"label_rank_{way}"].astype(float)
@@ -141,7 +141,7 @@ def _select_setting(queries: pd.DataFrame, setting: str) -> pd.DataFrame:
 
 
 def _lacks_labels(dataset: str, found: Mapping[int, EmbeddedTables], summary: Summary) -> bool:
-    """Whether labels say nothing; a sentence says why."""
+    """Whether labels cannot be compared; adds a note that says why."""
     labels = {str(label) for own in found.values() for label in own.boxes["label"].unique()} - {""}
     if len(labels) > 1:
         return False
@@ -199,7 +199,7 @@ def summarise_chunks(archive: Archive) -> Summary:
 
 
 def _known_measures(dataset: str, chunks: pd.DataFrame, summary: Summary) -> list[str]:
-    """Those that can be told; a sentence for each that cannot."""
+    """The measures that are known; adds a note for each that is not."""
     measures = ["events_apart"]
     if chunks["hour"].notna().any():
         measures.insert(0, "hours_apart")

@@ -1,8 +1,8 @@
-"""Tables of the studies of embeddings: what is kept of a trial, and means of it with intervals.
+"""Tables of the studies of embeddings: what is kept for each trial, and means with intervals.
 
     WORK/<dataset>-<seed>/embedded/<system>/chunks.parquet   one row per chunk
                                             boxes.parquet    one row per true box or detection
-                                            about.json       of which models; written last
+                                            about.json       which models; written last
 
 Every value is the mean over seeds of a mean over chunks or boxes; intervals (95 %) draw recordings, as in
 :mod:`mast_studies.study_tables`, and differences come from the same draws.
@@ -48,7 +48,7 @@ _FOLDER = "embedded"
 
 
 class EmbeddedTables(NamedTuple):
-    """What is kept of a trial; see :mod:`mast_studies.embedded`."""
+    """What is kept for a trial; see :mod:`mast_studies.embedded`."""
 
     chunks: pd.DataFrame
     boxes: pd.DataFrame
@@ -63,14 +63,14 @@ class TableCell(NamedTuple):
     way: str
     measure: str
     score: Score
-    difference: Score | None  # difference to the baseline
+    difference: Score | None  # difference from the baseline
     n: int  # chunks or boxes, over all seeds
     n_recordings: int
     seeds: tuple[int, ...]
 
 
 class ShownTable(NamedTuple):
-    """A table for people."""
+    """A table to be read by people."""
 
     heading: str
     header: list[str]
@@ -79,11 +79,11 @@ class ShownTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a study of embeddings amounts to.
+    """The results of a study of embeddings.
 
     Attributes:
         cells: all values, for the CSV and the JSON.
-        tables: for people.
+        tables: tables to be read by people.
         notes: one sentence for each thing that could not be measured.
         figure: the picture; None where there is nothing to draw.
     """
@@ -108,14 +108,14 @@ def save_embedded(folder: Path, tables: EmbeddedTables, about: Mapping[str, Any]
 
 
 def load_embedded(folder: Path) -> EmbeddedTables | None:
-    """The tables; None where they are not there, or not all of them."""
+    """Read the tables; None if any of them is missing."""
     if not load_about_embedded(folder):
         return None
     return EmbeddedTables(*(pd.read_parquet(folder / f"{name}.parquet") for name in EmbeddedTables._fields))
 
 
 def load_about_embedded(folder: Path) -> dict[str, Any]:
-    """What the tables were made from; nothing where they are not there."""
+    """What the tables were made from; empty where there are none."""
     try:
         about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     except OSError:
@@ -124,7 +124,7 @@ def load_about_embedded(folder: Path) -> dict[str, Any]:
 
 
 def load_embedded_seeds(archive: Archive, dataset: str) -> dict[int, EmbeddedTables]:
-    """By seed, what is there of a dataset."""
+    """The tables that exist for a dataset, by seed."""
     trials = [trial for trial in archive.trials_of(dataset) if "mast" not in trial.left_out]
     found = {trial.seed: load_embedded(folder_of(trial, "mast")) for trial in trials}
     return {seed: tables for seed, tables in found.items() if tables is not None}
@@ -134,7 +134,7 @@ class RecordingBootstrap:
     """Means of columns over rows of several seeds, with intervals over recordings."""
 
     def __init__(self, tables: Mapping[int, pd.DataFrame], columns: Sequence[str], resamples: int) -> None:
-        """``columns`` tell recordings of one name apart that are not the same in every seed."""
+        """``columns`` tell apart recordings that have the same name but differ between seeds."""
         fingerprints = {
             seed: {
                 str(name): own[list(columns)].to_numpy(dtype=np.float64).round(3).tobytes()
@@ -148,7 +148,7 @@ class RecordingBootstrap:
     def mean(
         self, tables: Mapping[int, pd.DataFrame], column: str
     ) -> tuple[dict[int, float], dict[int, FloatArray]]:
-        """By seed: the mean of a column, and that in each draw; rows without a value are left out."""
+        """By seed: the mean of a column, and its mean in each draw; rows without a value are left out."""
         plain, drawn = {}, {}
         for seed, table in tables.items():
             known = table[table[column].notna()]
@@ -160,7 +160,7 @@ class RecordingBootstrap:
         return plain, drawn
 
     def score(self, tables: Mapping[int, pd.DataFrame], column: str, subtract: str | None = None) -> Score:
-        """The mean over seeds of a column, or of its difference to another."""
+        """The mean over seeds of a column, or of its difference from another."""
         plain, drawn = self.mean(tables, column)
         if subtract is not None:
             other_plain, other_drawn = self.mean(tables, subtract)
@@ -219,7 +219,7 @@ def as_frame(cells: Sequence[TableCell]) -> pd.DataFrame:
 
 
 def as_json(cells: Sequence[TableCell]) -> list[dict[str, Any]]:
-    """The values as plain ones; what has no value is None."""
+    """The values as plain numbers and text; missing values are None."""
 
     def plain(score: Score | None) -> list[float | None] | None:
         return None if score is None else [round(v, 6) if np.isfinite(v) else None for v in score]

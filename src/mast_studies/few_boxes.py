@@ -1,17 +1,17 @@
-"""How few boxes a user needs on top of a model that is there already, against training from scratch.
+"""How few boxes a user needs on top of an existing model, compared with training from scratch.
 
     python -m mast_studies.few_boxes --model runs/default --data data/tagus_fish --band tagus_fish=2000 \\
         --boxes 10 30 100 300 --seeds 2 --work runs/few_boxes --out results/few_boxes.json --figure runs/few_boxes.png
 
-Recordings are halved by their names: boxes come from the first half, the second is the test. A budget of N boxes is
-as many chunks, drawn at random, as hold N boxes; a larger budget contains the smaller. Each budget trains two
-detectors of the same architecture for the same number of steps: one starts from the model, one from scratch. No boxes:
-the model as is. One file a cell in WORK, so a stopped run resumes. ``docs/zero_shot.md`` says more.
+Recordings are halved by their names: boxes come from the first half, the second is the test. A budget of N boxes is a
+set of chunks, drawn at random, that hold N boxes; a larger budget contains the smaller. Each budget trains two
+detectors of the same architecture for the same number of steps: one starts from the model, one from scratch. A budget
+of no boxes is the model as is. WORK holds one file per cell, so a stopped run resumes. ``docs/zero_shot.md`` says more.
 
-With ``--fit`` each budget goes through `mast fit` instead, with the settings it chooses by itself, and what it ends in
-is compared with the model as is (:mod:`mast_studies.few_boxes_fit`), on any number of sets.
+With ``--fit`` each budget goes through `mast fit` instead, with the settings it chooses by itself, and its result is
+compared with the model as is (:mod:`mast_studies.few_boxes_fit`), on any number of sets.
 
-With ``--habits`` nothing is trained: how boxes are drawn is chosen from the boxes instead
+With ``--habits`` nothing is trained: instead, the boxes decide how the model draws its own
 (:mod:`mast_studies.few_boxes_habits`), on any number of sets.
 """
 
@@ -62,8 +62,8 @@ from mast_studies.zero_shot_sets import (
 
 STARTS = ("model", "scratch")
 VALIDATION_EVERY = 4  # every fourth chunk chooses epoch and threshold, from this many chunks on
-# our choice: from scratch the tiny preset's rate; on top of a model a twentieth of it, for larger steps undo what it
-# knows (at a quarter, ten boxes took a model from F1 0.72 to 0.32)
+# our choice: from scratch the tiny preset's rate; on top of a model, a twentieth of it, because larger steps undo what
+# it knows (at a quarter, ten boxes took a model from F1 0.72 to 0.32)
 RATES = {"model": {"lr": 1e-4, "backbone": 0.3}, "scratch": {"lr": 2e-3, "backbone": 1.0}}
 
 
@@ -84,10 +84,10 @@ def main() -> None:
     )
     parser.add_argument("--boxes", type=int, nargs="+", default=[10, 30, 100, 300])
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=120, help="of every training run")
+    parser.add_argument("--steps", type=int, default=120, help="steps of every training run")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--device", help="for detection on the test recordings, as in mast detect")
-    parser.add_argument("--work", type=Path, help="for what is trained")
+    parser.add_argument("--device", help="device for detection on the test recordings, as in mast detect")
+    parser.add_argument("--work", type=Path, help="folder for the training runs")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def write_habits(options: argparse.Namespace) -> None:
-    """Measure how boxes are drawn on each set, and write it."""
+    """Measure the ways of drawing boxes on each set, and write the result."""
     bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
     model = find_model(options.model)
     figures: dict[str, Any] = {}
@@ -146,7 +146,7 @@ def write_habits(options: argparse.Namespace) -> None:
 
 
 def write_fits(options: argparse.Namespace) -> None:
-    """Fit on each set, and write what came of it."""
+    """Fit on each set, and write the results."""
     bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
     figures: dict[str, Any] = {}
     data: dict[str, Any] = {}
@@ -176,7 +176,7 @@ class FewBoxesStudy:
         self.table = list_chunks(learn, self.card.front_end.chunk_s)
         counts = count_boxes(learn, self.table)
         self.counts = counts
-        # what cannot be had is replaced by all there is, once
+        # budgets larger than the dataset become one budget of all its boxes
         self.budgets = list(dict.fromkeys(min(n, int(counts.sum())) for n in sorted(options.boxes)))
 
     @classmethod
@@ -192,7 +192,7 @@ class FewBoxesStudy:
             dataset = dataset.select(recordings=half_of([str(f) for f in dataset.recordings["file"]], half))
             what = f"second half of the {half} half of its recordings"
         elif name in HALVED:
-            print(f"{name}: its second half, kept for the end, is read now as the test", flush=True)
+            print(f"{name}: its second half, which was kept for the end, is now used as the test", flush=True)
         files = [str(f) for f in dataset.recordings["file"]]
         learn, test = (dataset.select(recordings=half_of(files, part)) for part in ("first", "second"))
         labelled_set = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))
@@ -262,7 +262,7 @@ class FewBoxesStudy:
         return run / "best"
 
     def _plan(self, cell: Cell, n_chunks: int) -> Recipe:
-        """As many steps for every budget, whatever an epoch is."""
+        """The same number of steps for every budget, however many steps an epoch has."""
         batch, steps = self.options.batch, self.options.steps
         epochs = math.ceil(steps / max(1, n_chunks // batch))
         rates = RATES[cell.start]
@@ -285,7 +285,7 @@ class FewBoxesStudy:
 
 
 def recipe_of(architecture: DetectorConfig, front_end: Any) -> Recipe:
-    """The tiny preset's training for this very architecture and front end."""
+    """The tiny preset's training for this architecture and front end."""
     settings = {"front_end": front_end.model_dump(), "workers": 0}
     settings |= {
         f"train.detector.{name}": value for name, value in architecture.model_dump(mode="json").items()
@@ -294,7 +294,7 @@ def recipe_of(architecture: DetectorConfig, front_end: Any) -> Recipe:
 
 
 def split_chunks(rows: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Chunks to learn from, and chunks that choose epoch and threshold: every fourth, or, of few, the same again."""
+    """Chunks to learn from, and chunks that choose epoch and threshold: every fourth, or all if there are few."""
     if len(rows) < VALIDATION_EVERY:
         return list(rows), list(rows)
     held_out = list(rows[VALIDATION_EVERY - 1 :: VALIDATION_EVERY])

@@ -15,7 +15,7 @@ MIN_PIECE = 0.1  # of a chunk: a remainder shorter than this is not a chunk of i
 def list_chunks(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
     """Chunks end to end over the recordings, as :func:`mast.data.chunk_table` gives them, with short recordings whole.
 
-    That table drops what is shorter than half a chunk; of a handful of boxes none should be lost.
+    That table drops what is shorter than half a chunk; with only a handful of boxes, none should be lost.
     """
     rows = []
     table = dataset.recordings
@@ -30,7 +30,7 @@ def list_chunks(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
 
 
 def count_boxes(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How many boxes each chunk costs: each box is counted once, where its centre lies."""
+    """How many boxes each chunk costs: each box is counted once, in the chunk that holds its centre."""
     events = dataset.annotations.events
     centre = (events["start_s"] + events["end_s"]) / 2
     counts = [
@@ -43,7 +43,7 @@ def count_boxes(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int],
 def sample_chunks(
     table: pd.DataFrame, counts: np.ndarray[tuple[int], np.dtype[np.int64]], boxes: int, *, seed: int
 ) -> list[int]:
-    """Rows of the chunks that a budget pays for: in a random order until that many boxes are drawn.
+    """Rows of the chunks that a budget pays for: taken in random order until they hold that many boxes.
 
     The order depends on the seed alone, so a larger budget contains the smaller. Chunks without boxes that come up on
     the way belong to it: somebody listened to them.

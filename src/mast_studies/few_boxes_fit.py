@@ -1,9 +1,9 @@
-"""`few_boxes.py --fit`: what `mast fit --init MODEL` ends in from a few boxes, against the model as is.
+"""`few_boxes.py --fit`: the result of `mast fit --init MODEL` with a few boxes, compared with the model as is.
 
-A set with a part ``train`` is drawn from there and tested on its other parts. Of a set without one, each recording is
-the test in turn, and the boxes come from the others; its figures are over all of them together. Everything goes
+If a set has a part ``train``, boxes are drawn from there, and its other parts are the test. Otherwise each recording is
+the test in turn, and the boxes come from the others; the figures are over all recordings together. Everything goes
 through :func:`mast.fit.pipeline.fit`, with the settings it chooses by itself. Its run folders stay in WORK, so that a
-stopped study resumes, and another rule for what is recommended is measured without training again.
+stopped study resumes, and another rule for what to recommend can be measured without training again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mast_studies.few_boxes_folder import reviewed_spans, sample_chunks_for_fit
 from mast_studies.folds import write_parts
 from mast_studies.record import TrainingRecord
 
-PRESET = "tiny"  # which `mast fit` takes for a start from a detector
+PRESET = "tiny"  # used by `mast fit` when it starts from a detector
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class FitCell:
 
     learn: tuple[str, ...]
     tests: dict[str, str]  # the part of each recording to test on
-    held_out: str  # the recording that is the test, where each is in turn
+    held_out: str  # the recording to test on, where each is the test in turn
     boxes: int
     seed: int
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of its folder."""
         return f"{self.boxes:04d}-{self.seed}{'-' + Path(self.held_out).stem if self.held_out else ''}"
 
 
@@ -81,13 +81,13 @@ class FitStudy:
         self.recipe = load_recipe(PRESET, settings)
 
     def measure(self, cell: FitCell) -> dict[str, Any]:
-        """What one fit ended in, trained if need be."""
+        """The result of one fit, trained if need be."""
         folder = self.work / cell.name
         drawn = sample_chunks_for_fit(
             self.dataset.select(recordings=cell.learn), self.chunk_s, cell.boxes, seed=cell.seed
         )
         note = folder / "drawn.json"
-        if not note.is_file():  # written last: before it, nothing is trained
+        if not note.is_file():  # written after the data and before any training
             shutil.rmtree(folder, ignore_errors=True)
             parts = dict.fromkeys(drawn["recording"], "") | cell.tests
             heard = reviewed_spans(self.dataset, drawn, cell.tests)
@@ -145,7 +145,7 @@ class FitStudy:
 
 
 def summarise_fits(cells: Sequence[FitCell], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the fits on one set ended in, for each budget and each part to test on."""
+    """The results of the fits on one set, for each budget and each part to test on."""
     found: dict[str, Any] = {}
     for boxes in sorted({cell.boxes for cell in cells}):
         own = [(cell, row) for cell, row in zip(cells, rows, strict=True) if cell.boxes == boxes]
@@ -163,7 +163,7 @@ def summarise_fits(cells: Sequence[FitCell], rows: Sequence[dict[str, Any]]) -> 
 
 
 def _summarise_part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str, Any]:
-    """F1 on one part, by seed; and every fit against the start."""
+    """F1 on one part, by seed; and every fit compared with the start."""
     ways: dict[str, Callable[[dict[str, Any]], str]] = {
         "start": lambda row: START,
         "before": lambda row: recommend_by_f1(row["validation_f1"]),
@@ -194,7 +194,7 @@ def _count_names(names: Iterable[str]) -> dict[str, int]:
 
 
 def _total_counts(tally: Tally) -> list[int]:
-    """Right, found and true boxes of all recordings together."""
+    """Counts of right, found and true boxes over all recordings."""
     return [int(n) for n in tally.counts.sum(axis=0)]
 
 
@@ -203,7 +203,7 @@ def _f1(counts: list[list[int]]) -> float:
 
 
 def recommend_by_f1(f1: dict[str, float | None]) -> str:
-    """What was recommended while the higher F1 on validation decided, by however little: the yardstick."""
+    """The earlier rule, for comparison: the higher F1 on validation wins, by however little."""
 
     def beats(name: str, other: str) -> bool:
         mine, theirs = f1.get(name), f1.get(other)

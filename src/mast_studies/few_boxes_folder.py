@@ -1,4 +1,4 @@
-"""What a user has who drew a few boxes: recordings with some chunks listened to, and others to test on."""
+"""The data of a user who drew a few boxes: recordings in which some chunks were listened to, and others to test on."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MIN_RECORDINGS = 3  # with boxes, which `mast fit` needs to divide short recordi
 
 
 def sample_chunks_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> pd.DataFrame:
-    """The chunks that a budget pays for: in a random order, but one of each recording before a second of any.
+    """The chunks that a budget pays for: in random order, but one from each recording before a second from any.
 
-    `mast fit` asks for three recordings with boxes where they are short, so drawing goes on until there are three.
+    `mast fit` needs three recordings with boxes if they are short, so drawing continues until there are three.
 
     Args:
         learn: recordings to draw from.
         chunk_s: length of a chunk.
         boxes: at least this many, in three recordings.
-        seed: of the order.
+        seed: for the order.
 
     Returns:
         Chunks as in :func:`list_chunks`, with ``boxes``.
     """
     table = list_chunks(learn, chunk_s)
-    # what training would drop
+    # without the chunks that training would drop
     table = table[(table["valid_s"] >= chunk_s / 2) | (table["start_s"] == 0)].reset_index(drop=True)
     counts = count_boxes(learn, table)
     order = np.array(sample_chunks(table, counts, int(counts.sum()), seed=seed))
@@ -47,7 +47,7 @@ def sample_chunks_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: i
 
 
 def reviewed_spans(dataset: Dataset, drawn: pd.DataFrame, tests: Iterable[str]) -> pd.DataFrame:
-    """What such a user has listened to: the chunks drawn, and of the recordings to test on what the dataset says."""
+    """What such a user has listened to: the chunks drawn, and the dataset's own spans in the recordings to test on."""
     ends = drawn.assign(end_s=drawn["start_s"] + drawn["valid_s"])
     spans = dataset.annotations.reviewed
     both = [ends, spans[spans["recording"].isin(list(tests))]]

@@ -1,9 +1,9 @@
-"""`few_boxes.py --habits`: what drawing boxes otherwise is worth, without boxes and from ten of them.
+"""`few_boxes.py --habits`: what drawing boxes in another way gains, without any labelled boxes and with ten of them.
 
 The model searches each set once. Its boxes are then measured whole (``all``), cut to the strongest harmonic
 (``strongest``), as the model gives them (which of the two depends on the band), and as :func:`choose_habit` decides
 from a few boxes. For the last, one recording at a time is held back: chunks of the others are drawn until they hold
-that many boxes, and what they say is used on the recording held back. Nothing is trained.
+that many boxes, and the habit chosen from these is used on the recording held back. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class RedrawnEvents:
         self._tables: dict[Habit, pd.DataFrame] = {}
 
     def drawn_by(self, habit: Habit) -> pd.DataFrame:
-        """The events as a habit draws them; made once."""
+        """The events as a habit draws them; computed once."""
         if habit not in self._tables:
             path_of = self.labelled_set.dataset.path
             self._tables[habit] = redraw_events(self.found, habit, self.front_end, path_of)
         return self._tables[habit]
 
     def habit_from_others(self, recording: str, boxes: int, seed: int, start: Habit) -> HabitChoice:
-        """What some boxes of the other recordings say."""
+        """The habit chosen from some boxes of the other recordings."""
         others = self.labelled_set.dataset.select(
             recordings=[name for name in self.files if name != recording]
         )

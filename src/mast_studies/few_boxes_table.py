@@ -34,14 +34,14 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Name of its files."""
         return f"{self.start}-{self.boxes:04d}-{self.seed}"
 
 
 def summarise(folder: Path, test: LabelledSet, cells: Sequence[Cell]) -> dict[str, Any]:
-    """Means over seeds, with intervals over the test recordings and over the seeds' choice of boxes' spread.
+    """Means over seeds with intervals over the test recordings, and the value of each seed, which draws other boxes.
 
-    Every seed meets the same draws of recordings, so that training twice does not narrow an interval.
+    Every seed uses the same draws of recordings, so that training twice does not narrow an interval.
     """
     figures: dict[str, Any] = {"recordings": len(test.dataset), "boxes": len(test.truth), "curves": {}}
     for start in dict.fromkeys(cell.start for cell in cells):
@@ -84,7 +84,7 @@ def _mean(rows: Sequence[Mapping[str, Any]], way: str, metric: str) -> float | N
 
 
 def write_figure(figures: Mapping[str, Any], out: Path, *, title: str) -> None:
-    """F1 on the test against the number of boxes, with intervals; no boxes stand at the left edge."""
+    """F1 on the test against the number of boxes, with intervals; a budget of no boxes stands at the left edge."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -94,7 +94,7 @@ def write_figure(figures: Mapping[str, Any], out: Path, *, title: str) -> None:
     budgets = sorted({point["boxes"] for curve in figures["curves"].values() for point in curve})
     place = {
         boxes: number for number, boxes in enumerate(budgets)
-    }  # evenly: 10, 30, 100, 300 are so on a log axis
+    }  # evenly spaced, as 10, 30, 100, 300 are on a log axis
     for shift, (start, curve) in zip((-0.04, 0.04), figures["curves"].items(), strict=False):
         x = [place[point["boxes"]] + shift for point in curve]
         y = [point["f1"] for point in curve]

@@ -1,4 +1,4 @@
-"""Figures of studies: values with their intervals, one panel a dataset."""
+"""Figures of studies: values with their intervals, one panel per dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# told apart by colour-blind eyes, and by their marks in print
+# colours that colour-blind readers can tell apart, and different marks for print
 PART_STYLE = {"test": ("#1b6ca8", "o"), "temporal_ood": ("#d98c21", "s"), "site_ood": ("#a83232", "D")}
 _OTHER_STYLES = (("#5c6670", "^"), ("#2b7a78", "v"), ("#7a4fa3", "P"))
 STRATEGY_STYLE = {
@@ -32,7 +32,7 @@ def part_name(part: str) -> str:
 
 
 def dot_plot(rows: Sequence[Row], *, title: str = "") -> Figure:
-    """A line a system, a mark a part: value and interval. For tables of systems."""
+    """A line per system, a mark per part: value and interval. For tables of systems."""
     rows = _with_common_labels(rows)
     datasets, labels = _unique(r.dataset for r in rows), _labels(rows)
     parts = _parts(rows)
@@ -60,7 +60,7 @@ def dot_plot(rows: Sequence[Row], *, title: str = "") -> Figure:
 
 
 def bar_chart(rows: Sequence[Row], *, title: str = "") -> Figure:
-    """Groups of bars, one a part, a bar a system: the overview."""
+    """The overview: a group of bars per part, with a bar per system."""
     from matplotlib.patches import Patch
 
     rows = _with_common_labels(rows)
@@ -118,7 +118,7 @@ def bar_chart(rows: Sequence[Row], *, title: str = "") -> Figure:
 
 
 def _value_limits(scores: Sequence[Score]) -> tuple[float, float]:
-    """From zero to the next fifth above every interval: what differs is seen, and how far it is from nothing."""
+    """From zero to the next fifth above every interval, so that differences are seen in proportion to the values."""
     ends = [end for score in scores for end in score if np.isfinite(end)]
     top = min(1.0, float(np.ceil(5 * max(ends, default=1.0) + 0.05)) / 5)
     return -0.02 * top, 1.02 * top
@@ -138,14 +138,14 @@ def line_plot(
     """Curves over a number that belongs to a system, such as its round or budget.
 
     Args:
-        rows: all.
-        places: by system, where it stands on the horizontal axis.
-        series: by system (or part, for a curve a part), which curve it belongs to.
-        styles: by curve, colour and mark.
-        x_label: name of the horizontal axis.
-        title: above.
-        logarithmic: the horizontal axis.
-        ticks: what to write at places; the number by default.
+        rows: all rows.
+        places: for each system, its position on the horizontal axis.
+        series: for each system (or each part, for one curve per part), the curve it belongs to.
+        styles: for each curve, colour and mark.
+        x_label: label of the horizontal axis.
+        title: above the panels.
+        logarithmic: whether the horizontal axis is logarithmic.
+        ticks: tick labels by position; the number by default.
     """
     datasets = _unique(r.dataset for r in rows)
     positions = [places[r.system] for r in rows]
@@ -160,7 +160,7 @@ def line_plot(
                 if r.dataset == dataset and curve in (series.get(r.system), series.get(r.part))
             ]
             own = sorted(own, key=lambda r: places[r.system])
-            step = number - (len(styles) - 1) / 2  # intervals beside each other, not on each other
+            step = number - (len(styles) - 1) / 2  # intervals side by side, not on top of each other
             x = [
                 places[r.system] * (1 + 0.02 * step) if logarithmic else places[r.system] + offset * step
                 for r in own
@@ -208,7 +208,7 @@ def _with_common_labels(rows: Sequence[Row]) -> list[Row]:
 
 
 def _seed_note(rows: Sequence[Row], systems: Sequence[str]) -> str:
-    """What a picture adds to the name of systems that all have fewer seeds than others of their dataset."""
+    """The note after the name of systems that have fewer seeds than others on their dataset."""
     for dataset in _unique(r.dataset for r in rows):
         seeds = [len(r.seeds) for r in rows if r.dataset == dataset]
         own = [len(r.seeds) for r in rows if r.dataset == dataset and r.system in systems]
@@ -248,7 +248,7 @@ def _part_style(part: str, parts: Sequence[str]) -> tuple[str, str]:
 
 
 def _error_bars(scores: Sequence[Score]) -> list[list[float]]:
-    """Lengths of the interval below and above each value; none where it cannot be told."""
+    """Lengths of the interval below and above each value; zero where it is not known."""
     below = [max(0.0, s.value - s.low) if np.isfinite(s.low) else 0.0 for s in scores]
     above = [max(0.0, s.high - s.value) if np.isfinite(s.high) else 0.0 for s in scores]
     return [below, above]
@@ -280,7 +280,7 @@ def plot_intervals(
 
 
 def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]], title: str) -> None:
-    """Above the panels, beside no data; the title over it."""
+    """Legend above the panels, away from the data, with the title over it."""
     from matplotlib.lines import Line2D
 
     if title:
@@ -296,7 +296,7 @@ def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]], title: str) -
 
 
 def tidy(axis: Axes, *, grid: Literal["x", "y"]) -> None:
-    """No box around the data, and lines to read values by."""
+    """Remove the frame around the data, and add grid lines to read values by."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis=grid, alpha=0.3)
     axis.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""The recordings of a dataset with other parts: sound is linked, tables are rewritten."""
+"""A dataset's recordings, divided in another way: sound is linked, tables are rewritten."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label"]
 
 
 def write_fold(data: Path, folder: Path, number: int) -> Path:
-    """A dataset in which one recording tests and the others train; returns its folder.
+    """Write a dataset in which one recording is the test part and the others train; returns its folder.
 
     Args:
         data: the labelled dataset.
-        folder: for it; several processes may write the same.
-        number: of the fold. The recordings with boxes test in turn, by name; after the last the first tests again.
+        folder: where to write it; several processes may write the same one.
+        number: of the fold. Recordings with boxes are the test part in turn, by name; after the last comes the first
+            again.
     """
     dataset = load_dataset(data)
     boxed = sorted(set(dataset.annotations.events["recording"]))
@@ -43,8 +44,8 @@ def write_parts(dataset: Dataset, heard: pd.DataFrame, parts: Mapping[str, str],
     Args:
         dataset: all recordings and boxes.
         heard: ``recording, start_s, end_s`` of what counts as listened to; boxes elsewhere are left out.
-        parts: the part of each recording to take; empty where it is left to be divided.
-        folder: for it.
+        parts: the part of each recording to take; empty where the default division decides.
+        folder: where to write it.
     """
     link_recordings(dataset, parts, folder)
     spans = heard.loc[heard["recording"].isin(list(parts)), ["recording", "start_s", "end_s"]]

@@ -3,7 +3,7 @@
     WORK/<dataset>-<seed>/found/<system>/<part>.*      tables of each part, as mast.evaluation.PartTables keeps them
                                         about.json     what it is, what it cost; written last
 
-Models are not needed any more once this is there, so it is what has to come home from a borrowed GPU.
+Once this exists, the models are no longer needed, so it is all that has to be copied back from a borrowed GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_TESTS = frozenset({"train", "val"})
 
 @dataclass(frozen=True)
 class Trial:
-    """One dataset and seed below a work folder; systems in ``left_out`` are not looked at, whatever was found."""
+    """One dataset and seed below a work folder; systems in ``left_out`` are ignored, whatever they found."""
 
     dataset: str
     seed: int
@@ -32,7 +32,7 @@ class Trial:
 
     @classmethod
     def at(cls, work: Path, dataset: str, seed: int) -> Trial:
-        """The trial of that name, whether there is anything yet or not."""
+        """The trial of that name, whether anything was found yet or not."""
         return cls(dataset, seed, work / f"{dataset}-{seed}")
 
     def system(self, name: str) -> Path:
@@ -40,7 +40,7 @@ class Trial:
         return self.folder / FOUND / name
 
     def systems(self) -> list[str]:
-        """Those with tables of at least one part."""
+        """The systems with tables for at least one part."""
         folders = sorted(path for path in self.folder.glob(f"{FOUND}/*") if path.is_dir())
         return [folder.name for folder in folders if folder.name not in self.left_out and parts_in(folder)]
 
@@ -64,12 +64,12 @@ def trials(work: Path) -> list[Trial]:
 
 
 def save_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """Keep what else is known about the system; after all parts."""
+    """Save what else is known about the system; called after all parts."""
     write_atomic(folder / "about.json", json.dumps(dict(about), indent=2).encode())
 
 
 def load_about(folder: Path) -> dict[str, Any]:
-    """What is known about a system; nothing where it was not written down."""
+    """What is known about a system; empty where nothing was recorded."""
     try:
         about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     except OSError:

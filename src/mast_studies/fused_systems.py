@@ -1,4 +1,4 @@
-"""Which detectors should label together: what the boxes of two systems are worth when they are fused.
+"""Which detectors should label together: how good the boxes of two systems are when they are fused.
 
     python -m mast_studies.fused_systems runs/premise/soundscape-bench-4/found --out results/fused_systems.json
 
@@ -38,7 +38,7 @@ Parts = dict[str, PartTables]
 
 
 def fuse_systems(systems: Sequence[PartTables]) -> PartTables:
-    """The same part as several systems found it, with their boxes as one list; scores are probabilities already."""
+    """The detections of several systems in the same part, as one list; scores are probabilities already."""
     first = systems[0]
     tables = []
     for name in first.recordings:
@@ -76,7 +76,7 @@ def measure_parts(parts: Mapping[str, PartTables]) -> dict[str, dict[str, float]
 
 
 def measure_world(folders: Sequence[Path]) -> dict[str, Any]:
-    """Each system of a world alone, and every two of them together; by names joined with ``+``."""
+    """Each system of a world alone, and every pair of them; pairs are named with ``+``."""
     systems = {
         folder.name: {part: PartTables.load(folder, part) for part in (VALIDATION, *PARTS)}
         for folder in folders
@@ -92,10 +92,10 @@ def measure_world(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def seed_of(found: Path) -> int:
-    """The world's seed, with which the folder above ends."""
+    """The world's seed, which is at the end of the parent folder's name."""
     _, dash, seed = found.parent.name.rpartition("-")
     if not dash or not seed.isdigit():
-        raise MastError(f"{found}: expected the folder found below one such as soundscape-bench-4")
+        raise MastError(f"{found}: expected a folder named found, inside one such as soundscape-bench-4")
     return int(seed)
 
 

@@ -28,9 +28,9 @@ def sample_budget(
     Args:
         chunks: as :func:`mast.data.chunk_table` gives: ``recording``, ``start_s``; ``hour`` (0–23) for
             ``time-balanced``; ``datetime`` (ISO 8601, empty where unknown) for ``sequential``.
-        n: how many.
+        n: how many chunks.
         strategy: see :func:`budget_order`.
-        seed: of the choice.
+        seed: for the choice.
 
     Returns:
         The chosen rows, in the order of ``chunks`` and with its index.
@@ -44,12 +44,12 @@ def sample_budget(
 
 
 def check_budgets(budgets: Iterable[int], there: int, *, where: str) -> None:
-    """Refuse budgets that cannot be trained on, all in one sentence.
+    """Refuse budgets that cannot be trained on, all in one message.
 
     Args:
         budgets: in chunks.
         there: how many chunks there are to train on.
-        where: begins the sentence.
+        where: the beginning of the message.
     """
     wrong = sorted({n for n in budgets if not 1 <= n <= there})
     if wrong:
@@ -64,8 +64,8 @@ def budget_order(chunks: pd.DataFrame, strategy: Strategy, *, seed: int = 0) -> 
 
     - ``random``: uniformly.
     - ``time-balanced``: one chunk of each hour of the day in turn, a random one each time, so that N chunks
-      hold about N/24 of each hour. An hour that is used up drops out; the leftover goes to the others.
-    - ``sequential``: in order of time, as an annotator who begins at the beginning. Recordings whose time is
+      hold about N/24 of each hour. An hour without chunks left drops out, and the others share the rest.
+    - ``sequential``: in order of time, like an annotator who starts at the beginning. Recordings whose time is
       not known come last, by name.
     """
     if strategy == "random":

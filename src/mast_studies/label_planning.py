@@ -3,15 +3,15 @@
     python -m mast_studies.label_planning run --seed 0 --seed 1 --work runs/planning
     python -m mast_studies.label_planning collect --work runs/planning --out results/label_planning.json
 
-Simulated sound at four sites over three days, around the clock. A third of the recordings test, some tune thresholds
-(the same for every strategy), all others are the archive to plan in. One encoder is pretrained on that archive for each
-seed and shared by all strategies. Each strategy chooses clips of one chunk; their true boxes are revealed, and a
-detector is trained on them with as many steps at every budget. ``diverse`` works as a user would: the first clips by
-the pretrained encoder, each later budget adds clips that the detector of the budget before it chose. ``coverage`` (on
-request) is diverse without the detector's doubt, all by the pretrained encoder.
+Simulated sound at four sites over three days, around the clock. A third of the recordings are the test, some tune
+thresholds (the same for every strategy), and all others are the archive to choose from. One encoder is pretrained on
+that archive for each seed and shared by all strategies. Each strategy chooses clips of one chunk; their true boxes are
+revealed, and a detector is trained on them with as many steps at every budget. ``diverse`` works as a user would: the
+pretrained encoder chooses the first clips, and for each later budget the detector of the budget before it chooses more.
+``coverage`` (on request) is diverse without the detector's doubt: the pretrained encoder chooses all clips.
 
-``run`` can be killed and continues; ``--rehearse`` shrinks everything to see that it works. ``collect`` reads what was
-found and writes the table and the figure.
+A killed ``run`` resumes; ``--rehearse`` shrinks everything to see that it works. ``collect`` reads the results and
+writes the table and the figure.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ SMALL = {
 
 @dataclass(frozen=True)
 class PlanningRun:
-    """Everything of one seed."""
+    """Data and settings of one seed."""
 
     trial: Trial
     recipe: Recipe
@@ -134,7 +134,7 @@ def main() -> None:
     collect = commands.add_parser("collect")
     collect.add_argument("--work", type=Path, required=True)
     collect.add_argument("--out", type=Path, required=True)
-    collect.add_argument("--figure", type=Path, help="beside --out by default")
+    collect.add_argument("--figure", type=Path, help="next to --out by default")
     options = parser.parse_args()
     if options.command == "run":
         run_all(options)
@@ -154,7 +154,7 @@ def run_all(options: argparse.Namespace) -> None:
         planning_run = prepare(options, recipe, budgets, seed)
         encoder = pretrain_encoder(planning_run)
         print(f"seed {seed}: encoder ready after {time.perf_counter() - clock:.0f} s", flush=True)
-        # budgets outside, so that a run that is stopped early has whole columns of the table
+        # budgets in the outer loop, so that a run that is stopped early has whole columns of the table
         for budget in budgets:
             for strategy in strategies:
                 began = time.perf_counter()
@@ -171,7 +171,7 @@ def run_all(options: argparse.Namespace) -> None:
 
 
 def prepare(options: argparse.Namespace, recipe: Recipe, budgets: tuple[int, ...], seed: int) -> PlanningRun:
-    """The world of a seed, divided: whole recordings, each site and day in every part."""
+    """The world of a seed, divided by recording, with each site and day in every part."""
     trial = Trial.at(options.work, NAME, seed)
     root = trial.folder / "world"
     world = SMALL_WORLD if options.rehearse else WORLD
@@ -204,7 +204,7 @@ def pretrain_encoder(planning_run: PlanningRun) -> Path:
 
 
 def measure(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path) -> bool:
-    """Choose, train, detect; gives whether anything had to be done."""
+    """Choose, train, detect; returns whether anything had to be done."""
     system = f"{strategy}_{budget}"
     folder = planning_run.trial.system(system)
     settings = planning_run.recipe.model_dump(mode="json")
@@ -257,7 +257,7 @@ def measure(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path
 
 
 def choose_budget(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path) -> pd.DataFrame:
-    """The clips of a budget, best first; kept, so that a later budget builds on them."""
+    """The clips of a budget, best first; saved, because a later budget builds on them."""
     file = planning_run.trial.folder / "chosen" / f"{strategy}_{budget}.json"
     candidates = planning_run.candidates()
     if file.is_file():

@@ -1,4 +1,4 @@
-"""What a box looks like without any learning: the baseline that embeddings are held against."""
+"""What a box looks like, without any learning: the baseline that embeddings are compared with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def box_statistics(embedder: BoxEmbedder, path: str | Path, boxes: ArrayLike) ->
     """:func:`mel_statistics` of boxes of a recording, from the windows their embeddings come from; NaN if unseen.
 
     Args:
-        embedder: says which windows, and how they are normalised; its weights are not used.
+        embedder: decides the windows and how they are normalised; its weights are not used.
         path: the recording.
         boxes: (M, 4) rows ``start_s, low_hz, end_s, high_hz``.
     """
@@ -54,7 +54,10 @@ def box_statistics(embedder: BoxEmbedder, path: str | Path, boxes: ArrayLike) ->
 
 
 def standardise(features: ArrayLike, reference: ArrayLike | None = None) -> NDArray[np.float32]:
-    """Each column less the mean and over the deviation of ``reference`` (itself by default); constant columns are 0."""
+    """Subtract the mean of ``reference`` (itself by default) from each column, and divide by its deviation.
+
+    Constant columns are 0.
+    """
     given = np.asarray(features, dtype=np.float64)
     base = given if reference is None else np.asarray(reference, dtype=np.float64)
     deviation = base.std(axis=0)

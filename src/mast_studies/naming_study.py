@@ -1,16 +1,16 @@
-"""How often a classifier names boxes right, names them wrong, or leaves them unknown, beside BirdNET alone.
+"""How often a classifier names boxes right, names them wrong, or leaves them unknown, compared with BirdNET alone.
 
     python -m mast_studies.naming_study --data data/birdeep_am1 data/nbm_xc --clips data/pool --out results/naming.json
 
 Boxes whose label BirdNET knows are named: those that experts drew, and those that the embedded model finds and that
 match one of these (IoU of a half). ``birdnet_alone`` is what its users have: the frames of 3 s, side by side, that a
-box touches, and the name with the highest score in them. ``around_the_box`` hears 3 s with the box in their middle. The
-others are ways of `mast name`: how many windows begin within the length of one, how far apart boxes may be that decide
-together, and whether only a box's band is heard. The way is chosen on the first half of the recordings, by the share of
-an expert's boxes whose likeliest name is right, the mean over the sets; the second half is what is reported.
+box touches, and the name with the highest score in them. ``around_the_box`` hears 3 s with the box in the middle. The
+others are ways of `mast name`: how many windows start within the length of one, how far apart boxes that decide
+together may be, and whether only a box's band is heard. The way is chosen on the first half of the recordings, by the
+share of an expert's boxes whose likeliest name is right, the mean over the sets; the second half is what is reported.
 
 ``--clips`` is a pool with flight calls of warblers (``clo43sd``), at most ten of each species: a box is a clip. Nothing
-was chosen on them. They are also named with a list of the 42 species as the possible ones.
+was chosen on them. They are also named with only their 42 species as possible names.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BoxNamer = Callable[[Path, pd.DataFrame], pd.DataFrame]  # a recording and its b
 
 
 def cached_classifier(classifier: Classifier) -> Classifier:
-    """The same classifier, which hears no window twice, whichever way asks for it."""
+    """The same classifier, which hears no window twice, whichever way requests it."""
     known: dict[int, Logits] = {}
 
     def run(windows: Any) -> Logits:
@@ -81,7 +81,7 @@ def birdnet_alone(classifier: Classifier, how: NamingOptions) -> BoxNamer:
     def name(path: Path, events: pd.DataFrame) -> pd.DataFrame:
         frame_s = classifier.window_s
         duration_s = probe(path).duration_s
-        # filled up at the end as BirdNET does it: the last frame begins where the others do
+        # padded at the end, as in BirdNET: the last frame starts on the same grid as the others
         grid = WindowGrid(frame_s * np.ceil(duration_s / frame_s), frame_s, hops=1)
         rows = []
         for start_s, end_s in zip(events["start_s"], np.minimum(events["end_s"], duration_s), strict=True):
@@ -215,7 +215,7 @@ def warbler_clips(pool: Path, seed: int) -> tuple[pd.DataFrame, dict[str, Path]]
 
 
 def measure_sets(folders: list[Path], classifier: Classifier, seed: int) -> dict[str, Any]:
-    """What the first halves choose, and the second halves by every way."""
+    """The way that the first halves choose, and the results of every way on the second halves."""
     known = {scientific_name(label) for label in classifier.labels}
     compared = box_namers(classifier, NamingOptions(np.arange(len(classifier.labels))))
     chosen_on: dict[str, dict[str, pd.DataFrame]] = {}

@@ -1,7 +1,7 @@
-"""What the nearest neighbours of every chunk and box are like, and its place on a plane.
+"""What the nearest neighbours of every chunk and box are like, and where each lies on a plane.
 
-A recording never answers for itself: one animal calls many times in a minute, and two chunks of one minute share site,
-hour and weather.
+Neighbours never come from the same recording: one animal calls many times in a minute, and two chunks of one minute
+share site, hour and weather.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mast_studies.found import NOT_TESTS
 from mast_studies.mel_statistics import standardise
 from mast_studies.ranks import LabelledVectors, rank_queries
 
-POINTS = 4_000  # maximum on a plane, our choice: more hide one another
+POINTS = 4_000  # maximum on a plane, our choice: more would hide one another
 _UMAP_NEIGHBOURS = 15  # UMAP's own default
 _DRAW = 53  # first word of the seed of the points shown
 
@@ -51,7 +51,7 @@ class EmbeddedPart:
 
 
 def project_to_plane(vectors: Vectors, *, seed: int) -> Vectors:
-    """(N, D) embeddings → (N, 2) by UMAP; of fewer than 30, along the two directions in which they differ most."""
+    """(N, D) embeddings → (N, 2) by UMAP; fewer than 30 by the two directions in which they differ most."""
     around = centre_vectors(vectors, vectors.mean(axis=0) if len(vectors) else np.zeros(vectors.shape[1]))
     if len(around) < MIN_EVENTS:
         return principal_components(around, 2)
@@ -63,7 +63,7 @@ def project_to_plane(vectors: Vectors, *, seed: int) -> Vectors:
         ) from None
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a seed means one thread
+        warnings.simplefilter("ignore")  # about a seed forcing a single thread
         model = UMAP(n_neighbors=_UMAP_NEIGHBOURS, min_dist=0.1, metric="cosine", random_state=seed)
         return np.asarray(model.fit_transform(around), dtype=np.float32)
 
@@ -95,7 +95,7 @@ def chunk_neighbours(parts: Mapping[str, EmbeddedPart], *, seed: int) -> pd.Data
 
 
 def _differences(table: pd.DataFrame, rows: IntArray, near: IntArray) -> dict[str, FloatArray]:
-    """Of some chunks, how each differs from its neighbours, (n, k) rows or −1; NaN where nothing is known.
+    """How each of some chunks differs from its neighbours, (n, k) rows or −1; NaN where nothing is known.
 
     ``same_site``: share of them at its own site; ``hours_apart`` of the day, at most 12; ``events_apart``.
     """
@@ -111,7 +111,7 @@ def _differences(table: pd.DataFrame, rows: IntArray, near: IntArray) -> dict[st
 
 
 def _differences_to_all(table: pd.DataFrame) -> dict[str, FloatArray]:
-    """The same with all chunks of other recordings as neighbours: what chance would give."""
+    """The same with all chunks of other recordings as neighbours: chance level."""
     found = {name: np.full(len(table), np.nan) for name in ("same_site", "hours_apart", "events_apart")}
     recording = pd.factorize(table["recording"])[0]
     for code in range(recording.max(initial=-1) + 1):
@@ -170,7 +170,7 @@ def box_neighbours(parts: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, se
 
 
 def _share_of_all(table: pd.DataFrame, queries: IntArray, named: IntArray) -> FloatArray:
-    """Of each query, how many of all named boxes of other recordings have its label; NaN where there are none."""
+    """For each query, the share of labelled boxes in other recordings with its label; NaN where there are none."""
     known = table.iloc[named]
     of_label, everything = known.groupby("label").size(), len(known)
     of_recording = known.groupby("recording").size()
@@ -208,7 +208,7 @@ def _concatenate(parts: Sequence[Mapping[Way, Vectors]]) -> dict[Way, Vectors]:
 
 
 def _mean(values: FloatArray) -> FloatArray:
-    """Of each row, without NaN; NaN where there is nothing else."""
+    """The mean of each row, ignoring NaN; NaN where there is nothing else."""
     known = np.isfinite(values)
     count = known.sum(axis=1)
     total = np.where(known, values, 0.0).sum(axis=1)
@@ -216,6 +216,6 @@ def _mean(values: FloatArray) -> FloatArray:
 
 
 def _hours_apart(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Of the day: 23 and 1 are two apart."""
+    """Difference between hours of the day: 23 and 1 are two apart."""
     apart = np.abs(a - b) % 24
     return np.asarray(np.minimum(apart, 24 - apart))

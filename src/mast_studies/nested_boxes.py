@@ -1,11 +1,11 @@
-"""How often people draw a box inside another, how often a model does, and what deciding between the two is worth.
+"""How often people draw a box inside another, how often a model does, and what deciding between the two gains.
 
     python -m mast_studies.nested_boxes --model MODEL --work runs/nested --out results/nested.json \\
         --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \\
         --half nbm_xc=first --simulated
 
 A box lies in another when they share more than 0.8 of the smaller one, on the grid that boxes are compared on. The
-model is searched with twice at its own threshold: once with ``nested`` as is, once with both boxes kept.
+model searches twice at its own threshold: once with ``nested`` as is, once with both boxes kept.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def share_nested(labelled_set: LabelledSet, events: pd.DataFrame) -> float | Non
 
 
 def with_both(model: Path, out: Path) -> Path:
-    """The model unchanged, except that it gives a box and what lies in it."""
+    """A copy of the model that also reports boxes that lie inside others; otherwise unchanged."""
     loaded, card = load_checkpoint(model)
     assert isinstance(loaded, MastDetector)
     loaded.config = loaded.config.model_copy(update={"nested": 1.0})
@@ -56,7 +56,7 @@ def with_both(model: Path, out: Path) -> Path:
 
 
 def measure_set(labelled_set: LabelledSet, models: dict[str, Path]) -> dict[str, Any]:
-    """One set: how its boxes lie, and the model with and without the decision."""
+    """One set: how many boxes lie in others, and the model with and without the decision."""
     options = DetectOptions(band_hz=labelled_set.band_hz)
     found = {name: search(Detector(model, options), labelled_set.dataset) for name, model in models.items()}
     return {

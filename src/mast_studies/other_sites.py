@@ -1,4 +1,4 @@
-"""What is right and wrong at other sites: by site, by length of songs, by species, and what is false.
+"""What is right and wrong at other sites: by site, by length of songs, by species, and by kind of false alarm.
 
     python -m mast_studies.other_sites --world data/bench-1 runs/premise/soundscape-bench-1/found \\
         --out results/other_sites.json
@@ -30,7 +30,7 @@ from mast_studies.record import TrainingRecord, write_result
 from mast_studies.script import run_script
 
 PART = "site_ood"
-LONG_S = 5.0  # recordings with a longer call are also left out
+LONG_S = 5.0  # results are also given without recordings that hold a longer call
 # overlaps that tell kinds of false alarm apart
 DUPLICATE_IOU, NEAR_IOU, INSIDE_SHARE, TOUCHING_IOU = 0.5, 0.3, 0.7, 0.05
 KINDS = ("again", "badly fitting", "part of a call", "round several", "beside a call", "nothing there")
@@ -39,8 +39,9 @@ KINDS = ("again", "badly fitting", "part of a call", "round several", "beside a 
 def kinds_of_false_alarms(outcome: Outcome, threshold: float | None) -> dict[str, int]:
     """How many boxes from the threshold up are wrong, by what they are; the first kind that applies.
 
-    again: IoU of 0.5 with a call that a better box has; badly fitting: IoU of 0.3; part of a call: seven tenths of it
-    lie in one; round several: it holds seven tenths of one; beside a call: IoU of 0.05; nothing there: less.
+    again: IoU of 0.5 with a call that a better box has found; badly fitting: IoU of 0.3; part of a call: seven tenths
+    of the box lie in a call; round several: it holds seven tenths of a call; beside a call: IoU of 0.05; nothing
+    there: less.
     """
     scene, kept = outcome.scene, outcome.kept(threshold)
     order = np.argsort(-scene.scores, kind="stable")[:kept]
@@ -80,12 +81,12 @@ def evaluate_recordings(tables: PartTables, recordings: pd.Series) -> dict[str, 
 
 
 def recall_by_species(tables: PartTables, outcome: Outcome, bench: Dataset) -> dict[str, dict[str, Any]]:
-    """The share of calls that were found, of species that train has calls of and of the others.
+    """The share of calls found, for species with calls in train and for the others.
 
     Args:
-        tables: of one system.
+        tables: the tables of one system.
         outcome: its matches.
-        bench: the labelled dataset, whose boxes say the species.
+        bench: the labelled dataset, whose boxes give the species.
     """
     calls, recordings = bench.annotations.events, bench.recordings
     trained_on = calls["recording"].isin(recordings.loc[recordings["split"] == "train", "file"])
@@ -96,7 +97,7 @@ def recall_by_species(tables: PartTables, outcome: Outcome, bench: Dataset) -> d
     known = np.zeros(len(tables.truth), dtype=bool)
     for name, rows in tables.truth.reset_index(drop=True).groupby("recording").groups.items():
         own = np.flatnonzero(calls["recording"] == name)
-        # chunks cut calls, so a box lies in its call; of calls around one another it is the one that fits
+        # chunks cut calls, so a box lies in its call; where calls overlap, the best fit counts
         shared, size, call_size = pairwise_overlap(
             boxes_of(tables.truth.iloc[rows]), boxes_of(calls.iloc[own])
         )
@@ -133,7 +134,7 @@ def analyse_system(tables: PartTables, never_heard: list[str], bench: Dataset) -
 
 
 def analyse_world(bench: Path, found: Path) -> dict[str, Any]:
-    """Of each system below ``found`` its figures, by name."""
+    """The figures of each system below ``found``, by name."""
     about = json.loads((bench / MARK).read_text(encoding="utf-8"))
     never_heard = about["found"]["never_heard"]
     labelled = load_dataset(bench / "labelled")
@@ -153,7 +154,7 @@ def systems_in(found: Path) -> list[Path]:
 
 
 def training_of(system: Path, seed: int) -> TrainingRecord:
-    """Where a system came from, as far as it was written down."""
+    """Where a system came from, as far as it was recorded."""
     about = load_about(system)
     return TrainingRecord(
         f"world {seed}, {system.name}", seed, str(about.get("commit", "")), about.get("recipe")

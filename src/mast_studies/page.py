@@ -1,4 +1,4 @@
-"""All studies on one page that needs nothing but itself."""
+"""All studies on one self-contained page."""
 
 from __future__ import annotations
 

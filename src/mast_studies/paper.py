@@ -1,4 +1,4 @@
-"""The paper's own numbers, to be read beside ours: other data, so only the pattern can be compared."""
+"""The paper's own numbers, shown next to ours: the data differ, so only the pattern can be compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RETRIEVAL = ("queries", "labels", "Top-1", "Top-5", "mean rank")
 
 
 class PaperTable(NamedTuple):
-    """One table: where it stands, the names of the lines, and the numbers of :func:`paper_metrics`."""
+    """One table: its place in the paper, the names of the lines, and the values of :func:`paper_metrics`."""
 
     where: str
     rows: list[tuple[str, list[str]]]
@@ -24,7 +24,7 @@ def paper_tables(study: str) -> list[PaperTable]:
 
 
 def paper_metrics(study: str) -> tuple[str, ...]:
-    """What the numbers of a study's tables are."""
+    """The metrics in a study's tables."""
     return RETRIEVAL if study == "retrieval" else METRICS
 
 

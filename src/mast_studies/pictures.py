@@ -1,4 +1,4 @@
-"""The same chunk of sound as every system sees it: truth and each system's boxes."""
+"""The same chunks of sound with the true boxes and each system's boxes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ShownChunk(NamedTuple):
 
 
 class SystemView(NamedTuple):
-    """What one system shows: truth and boxes at or above its threshold, in seconds and hertz."""
+    """What is drawn for one system: true boxes, and its own at or above its threshold, in seconds and hertz."""
 
     label: str
     truth: pd.DataFrame
@@ -55,7 +55,7 @@ def compare_systems(
     seed: int = 0,
     data: Path | None = None,
 ) -> Figure | None:
-    """A row a system, a column a chunk. None where the sound or the tables are not here.
+    """A row per system, a column per chunk. None if the sound or the tables are missing.
 
     Args:
         trial: dataset and seed.
@@ -97,7 +97,7 @@ def load_view(trial: Trial, part: str, line: Line) -> SystemView:
 
 
 def choose_chunks(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[ShownChunk]:
-    """Chunks that hold a true box, at random, of different recordings where possible."""
+    """Random chunks that hold a true box, from different recordings where possible."""
     middle_s = (truth["start_s"] + truth["end_s"]) / 2
     number = np.floor(middle_s / front_end.chunk_s).astype(int)
     found = sorted({(str(r), int(k)) for r, k in zip(truth["recording"], number, strict=True)})

@@ -1,9 +1,9 @@
-"""Presets of experiments: a recipe, and where a system needs settings of its own, a table ``[systems.NAME]``.
+"""Presets of experiments: a recipe, and a table ``[systems.NAME]`` for a system that needs its own settings.
 
 [train]
 epochs = 50
 
-[systems.detr.train]      # of every system with this detector; then of the system of this name
+[systems.detr.train]      # for every system with this detector; then for the system of this name
 lr = 1e-4
 """
 
@@ -30,7 +30,8 @@ class Preset:
 
     Attributes:
         source: where it was read from, for messages.
-        values: the recipe all share, as nested tables; what is not there has the recipe's defaults.
+        values: the recipe that all systems share, as nested tables; settings that are not there have the recipe's
+            defaults.
         systems: what differs for a detector or a system.
     """
 
@@ -40,11 +41,11 @@ class Preset:
 
     @property
     def recipe(self) -> Recipe:
-        """Of what all systems share, such as pretraining."""
+        """The recipe that all systems share, for example for pretraining."""
         return _validate(self.values, self.source)
 
     def recipe_of(self, system: System, *, start: System | None = None) -> Recipe:
-        """Of one system: what all share, then the system's own settings, then what the preset says about it.
+        """The recipe of one system: the shared one, then the system's own settings, then the preset's settings for it.
 
         ``start``: the system that a self-trained one improves; its settings come first.
         """
@@ -62,7 +63,7 @@ class Preset:
         return _validate(values, f"{self.source}, {system.name}")
 
     def check_names(self, known: Collection[str]) -> None:
-        """Refuse a table for a system that there is not: its settings would change nothing."""
+        """Refuse a table for an unknown system: its settings would change nothing."""
         for name in self.systems:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
@@ -84,7 +85,7 @@ def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) 
     """Read a preset: of mast, of :data:`OWN_PRESETS`, or a file; ``overrides`` as in ``{"train.epochs": 5}``.
 
     Raises:
-        ConfigError: the preset or an override makes no sense, or every system has its own value of it.
+        ConfigError: the preset or an override is invalid, or sets what every system decides for itself.
     """
     decided = {f"selftrain.{name}" for name in _self_training(SelfTraining(""))}
     for name in overrides or {}:

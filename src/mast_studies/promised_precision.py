@@ -1,14 +1,14 @@
-"""What `mast detect --precision` promises, and what it keeps on recordings from elsewhere.
+"""The precision that `mast detect --precision` promises, and the precision it reaches on recordings from elsewhere.
 
     python -m mast_studies.promised_precision --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats \\
         --band tagus_fish=2000 --band cr_bats=128000 --half nbm_xc=first --out results/promised_precision.json
 
 For each precision the model's card names a threshold. ``card`` is the precision that this threshold gives on a set.
 ``others`` is a promise of another kind: the lowest threshold that reached the precision on all *other* sets together,
-each set counting alike, so one sees whether a calibration on several sources would hold on the next. ``mean_score``
-of the boxes kept is what the scores themselves promise. Intervals are 95 %, by bootstrap over recordings. Nothing is
-trained, and no set decides anything about itself. ``--into-card`` also writes what each threshold of the card gave into
-the card, so that `mast detect --precision` can say it.
+each set counting alike, which shows whether a calibration on several sources would hold on the next. ``mean_score``,
+over the boxes kept, is what the scores themselves promise. Intervals are 95 %, by bootstrap over recordings. Nothing is
+trained, and no set decides anything about itself. ``--into-card`` also writes the precision measured at each of the
+card's thresholds into the card, so that `mast detect --precision` can report it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RESAMPLES = 2_000
 
 
 def precision_at(outcome: Outcome, threshold: float, seed: int = 0) -> dict[str, Any]:
-    """Share of right boxes among those that score at least this, with its interval over recordings."""
+    """Share of right boxes among those that score at least ``threshold``, with its interval over recordings."""
     kept = outcome.kept(threshold)
     if not kept:
         return {"kept": 0, "precision": None, "interval": None}
@@ -84,7 +84,7 @@ def threshold_from(sets: list[Outcome], precision: float) -> float | None:
 
 
 def check_promises(outcomes: Mapping[str, Outcome], stored: StoredCalibration) -> dict[str, Any]:
-    """For each set and precision, what the card's threshold and the other sets' keep."""
+    """For each set and precision, what the card's threshold and the other sets' threshold reach."""
     result: dict[str, Any] = {}
     for name, one in outcomes.items():
         rows = {}

@@ -1,11 +1,11 @@
-"""What the paper's propositions about self-training say of real figures.
+"""Whether the paper's propositions about self-training hold in real figures.
 
     python -m mast_studies.propositions runs/premise/soundscape-bench-4/found --out results/propositions.json
 
 Prop. "Self-training reduces distributional gap" and the first condition of Prop. "monotonic OOD improvement" speak of
 π_q · ρ_q: it should rise from round to round. It was measured on the unlabelled sound while training, and is read from
 what the self-trained system left. Prop. "Confidence weighting" assumes that errors fall as confidence rises, and
-concludes that weighting chunks by ḡ(S) lowers the noise that training feels. Both are measured here: the boxes of the
+concludes that weighting chunks by ḡ(S) lowers the noise in training. Both are measured here: the boxes of the
 first teacher from its threshold up, in the test parts, stand for pseudo-labels.
 """
 
@@ -36,7 +36,7 @@ def error_by_confidence(outcome: Outcome, threshold: float | None, *, groups: in
 
 
 def noise(outcome: Outcome, threshold: float | None) -> dict[str, float]:
-    """The share of wrong boxes of a chunk, averaged over chunks: plainly, and with the paper's weight ḡ(S)."""
+    """The share of wrong boxes in a chunk, averaged over chunks: unweighted, and with the paper's weight ḡ(S)."""
     kept = outcome.kept(threshold)
     where = np.stack([outcome.recording[:kept], outcome.chunk[:kept]], axis=1)
     _, chunk = np.unique(where, axis=0, return_inverse=True)
@@ -83,7 +83,7 @@ def check(found: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Check the propositions on one world and write what was seen."""
+    """Check the propositions on one world and write the result."""
     parser = argparse.ArgumentParser(description="The propositions about self-training, on real figures.")
     parser.add_argument("found", type=Path, help="what systems found in one world")
     parser.add_argument("--out", type=Path, default=Path("results/propositions.json"))

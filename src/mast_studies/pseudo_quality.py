@@ -1,7 +1,7 @@
 """How good pseudo-labels are, where the truth about unlabelled sound is known: π_q and ρ_q of every round.
 
 π_q is the share of pseudo-boxes that are right, ρ_q the share of calls that have one (Prop. "Self-training
-improvement"). soundscape-bench keeps the truth beside its unlabelled folder, to judge by and never to learn from.
+improvement"). soundscape-bench keeps the truth next to its unlabelled folder, only for judging, never for learning.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
     """One row for each round of a self-training run.
 
     Args:
-        run: its folder.
-        truth: of :func:`load_truth`.
+        run: the run's folder.
+        truth: as :func:`load_truth` returns it.
 
     Returns:
         ``round, boxes, precision, recall``, and ``recall of …`` by length of the call; also in ``run/TABLE``.
@@ -72,7 +72,7 @@ def _recording_names(chunk: pd.Series[int]) -> pd.Series[str]:
 
 
 def _truth_in_chunks(truth: pd.DataFrame, chunks: pd.DataFrame) -> pd.DataFrame:
-    """The calls of each chunk, cut at its ends; those of which it holds less than half are left out."""
+    """The calls in each chunk, cut at its ends; calls of which less than half lies in it are left out."""
     window = chunks.rename(columns={"start_s": "chunk_s"})[
         ["root", "recording", "chunk", "chunk_s", "valid_s"]
     ]

@@ -4,9 +4,9 @@ Each query box looks for its neighbours among annotated boxes. Its *rank* is the
 right label, counted in boxes (1 is best); Top-1 and Top-5 are the shares of queries with a rank of at most 1 and 5. Its
 *label rank* counts different labels instead of boxes, as a list of suggestions would show them. Ties count against.
 
-The paper does not say whether boxes of the query's own recording may answer. They do so easily (one animal calls many
-times in a minute), so by default they may not; results state it. Queries whose label no
-box may answer for are left out and counted. Intervals draw recordings, not boxes.
+The paper does not say whether boxes of the query's own recording may answer. They would make it easy (one animal calls
+many times in a minute), so by default they may not; the results say which rule applied. Queries whose label no
+permitted box has are left out and counted. Intervals draw recordings, not boxes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Ranks:
         rank: (Q,) in boxes.
         label_rank: (Q,) in labels.
         chance: (Q,) Top-1 of a random order: the share of right ones among the boxes that may answer.
-        recording: (Q,) of the query, as a whole number.
+        recording: (Q,) the query's recording, as a whole number.
         n_unanswerable: queries that no box may answer.
-        n_gallery: boxes that answer.
+        n_gallery: boxes that may answer.
         n_labels: different labels of the queries that could be answered.
         other_recordings: boxes of the query's recording may not answer.
     """
@@ -100,11 +100,11 @@ def rank_queries(
 
     Args:
         queries: boxes to be named.
-        gallery: boxes that name them; the queries themselves by default, of which none answers for itself.
+        gallery: boxes that name them; the queries themselves by default, and then none answers for itself.
         other_recordings: boxes of the query's recording may not answer.
 
     Raises:
-        ConfigError: vectors of different widths, or as many labels as there are not vectors.
+        ConfigError: vectors of different widths, or a number of labels that is not the number of vectors.
     """
     answers = queries if gallery is None else gallery
     for some in (queries, answers):
@@ -176,7 +176,7 @@ def mean_in_draws(values: ArrayLike, recording: IntArray, weights: FloatArray) -
 
 
 def paired_difference(a: Ranks, b: Ranks, *, resamples: int = 1_000, seed: int = 0) -> dict[str, object]:
-    """``b − a`` of each measure, with intervals; both meet the same draws of recordings.
+    """``b − a`` of each measure, with intervals; both use the same draws of recordings.
 
     Raises:
         ConfigError: they did not answer the same queries.

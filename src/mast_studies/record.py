@@ -1,4 +1,4 @@
-"""What is written beside every measurement: what was run, on what, when."""
+"""What is written with every measurement: what was run, on what, when."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NOT_RECORDED = "not recorded"
 
 
 class TrainingRecord(NamedTuple):
-    """What a model that was measured came from.
+    """Where a model that was measured came from.
 
     Attributes:
         name: of the model among those measured.
         seed: of the training.
-        commit: of the code that trained it; empty where nobody wrote it down.
-        recipe: all its settings; none where nobody wrote them down.
+        commit: of the code that trained it; empty if it was not recorded.
+        recipe: all its settings; none if they were not recorded.
     """
 
     name: str
@@ -50,7 +50,7 @@ def write_result(
     Args:
         path: the file to write; its folder is made.
         figures: the measurements, anything JSON can hold; they keep their own keys, under ``figures``.
-        seed: of everything random, or all of them; ``None`` where nothing is.
+        seed: the seed of everything random, or all seeds; ``None`` where nothing is random.
         data: what was measured on, and where it was trained; left out where the figures say it themselves.
         trainings: of the models measured; those with the same commit and recipe are written together.
     """
@@ -78,7 +78,7 @@ def describe_commits(commits: Iterable[str]) -> str:
 
 
 def _group_by_recipe(trainings: Iterable[TrainingRecord]) -> list[dict[str, Any]]:
-    """Each commit and recipe once, with the seeds of every model trained so."""
+    """Each commit and recipe once, with the seeds of every model trained with them."""
     found: list[dict[str, Any]] = []
     for name, seed, commit_of, recipe in trainings:
         made = {
@@ -130,7 +130,7 @@ def _memory_gb() -> float | None:
 
 
 def _gpu() -> str | None:
-    """Named only where torch is loaded already: asking must not cost an import."""
+    """The GPU's name, only if torch is loaded already: looking it up must not cost an import."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None

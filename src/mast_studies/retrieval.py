@@ -9,12 +9,11 @@ figures; ``same_recording_too`` lets them. Intervals (95 %) draw recordings.
 
 Four ways to compare boxes, in the same run on the same queries: the encoder's features inside the box; the projection
 of the contrastive head; the baseline, statistics of the mel spectrogram inside the box (mean and deviation of each
-bin, length, band; each standardised); and the vector that ``mast embed`` keeps: the encoder's features and the look of
-the box side by side (``mast.models.box_vectors``).
-``differences`` are to the baseline, in pairs.
+bin, length, band; each standardised); and the vector that ``mast embed`` keeps: the encoder's features followed by
+simple statistics of the box (``mast.models.box_vectors``). ``differences`` are from the baseline, paired.
 
-Sets are read whole. Of ``nbm_xc`` that includes the half which ``zero_shot.py`` keeps for the end, so ``detection``
-shows that half, too: do not look at it while a model is being made (docs/zero_shot.md, "The second half").
+Sets are read whole. For ``nbm_xc`` that includes the half that ``zero_shot.py`` keeps for the end, so ``detection``
+covers that half, too: do not look at it while a model is being made (docs/zero_shot.md, "The second half").
 
 ``--band tagus_fish=2000`` shows that dataset to the model at another band, as if the tape were played at another speed.
 """
@@ -61,7 +60,7 @@ class EmbeddedBoxes(NamedTuple):
     vectors: dict[str, NDArray[np.float32]]  # way → (N, …)
 
     def for_ranking(self, way: str, reference: EmbeddedBoxes) -> LabelledVectors:
-        """For the ranking; the baseline is standardised by ``reference``."""
+        """One way's vectors for the ranking; the baseline is standardised by ``reference``."""
         vectors = self.vectors[way]
         if way == BASELINE:
             vectors = standardise(vectors, reference.vectors[way])

@@ -4,7 +4,7 @@
         --half nbm_xc=both --out results/review_learning.json
 
 The embedded model searches each set down to a score of 0.1, so that little is missed and much is wrong. A reviewer
-knows the expert's boxes: a detection is right where it matches one of them (IoU of a half). Each reviewer works on a
+knows the expert's boxes: a detection is right if it matches one of them (IoU of one half). Each reviewer works on a
 random three quarters of the recordings, so that reviewers differ; intervals are the middle 95 % of them.
 
 Ways to go through the boxes: ``best_score`` (best score first; the rest is ranked by score), ``uncertain`` (scores
@@ -12,10 +12,10 @@ nearest to one half first; the rest by score), ``learner`` (what the learner is 
 every ten decisions; the rest by the learner) and ``random_learner`` (at random; the rest by the learner).
 
 ``decisions``: how many until the accepted boxes and the best of the rest, wherever the line is drawn best, hold 90 % of
-the right boxes at a precision of 95 %. ``kept``: precision and recall after some decisions, where all of the rest are
-kept that are likelier right than wrong. ``button``: what the learner decides about the rest after random decisions,
-asked for 95 %: the share that it promises to be right, the share that is right, and the share of the rest that it
-decides about; beside the same from the scores alone.
+the right boxes at a precision of 95 %. ``kept``: precision and recall after some decisions, if all of the rest that are
+more likely right than wrong are kept. ``button``: what the learner decides about the rest after random decisions, with
+95 % requested: the share that it promises to be right, the share that is right, and the share of the rest that it
+decides about; also the same from the scores alone.
 
 The learner's priors were chosen on simulated recordings and on cr_bats.
 """
@@ -54,13 +54,13 @@ REVIEWERS = 40
 SHARE = 0.75  # of the recordings that a reviewer works on
 DECISIONS_PER_RANKING = 10  # decisions between two rankings
 PRECISION, RECALL = 0.95, 0.9
-CHECKPOINTS = (80, 120, 160)  # decisions after which results are looked at
-MIN_REST = 30  # boxes, so that a share of them means something
+CHECKPOINTS = (80, 120, 160)  # decisions after which results are measured
+MIN_REST = 30  # boxes; a share of fewer would mean little
 
 
 @dataclass(frozen=True)
 class DetectedBoxes:
-    """Detections as a reviewer meets them."""
+    """The detections that a reviewer decides about."""
 
     scores: FloatArray
     features: Vectors  # (n, F) the learner's features
@@ -77,7 +77,7 @@ Rank = Callable[[IntArray], FloatArray]  # decided boxes → logits of all
 
 
 def search_set(labelled_set: LabelledSet) -> DetectedBoxes:
-    """What the embedded model finds in a set, and which of it is right."""
+    """What the embedded model finds in a set, and which detections are right."""
     band_hz = None if labelled_set.band_hz == FrontEnd().high_hz else labelled_set.band_hz
     detector = Detector(
         "default", DetectOptions(device="cpu", threshold=THRESHOLD, band_hz=band_hz, embed=True)
@@ -108,7 +108,7 @@ def search_set(labelled_set: LabelledSet) -> DetectedBoxes:
 
 
 def reaches_targets(boxes: DetectedBoxes, decided: IntArray, z: FloatArray) -> bool:
-    """Whether some line through the rest gives the recall and the precision that are sought."""
+    """Whether some threshold on the rest gives the recall and precision that are sought."""
     accepted = int(boxes.right[decided].sum())
     rest = np.setdiff1d(np.arange(len(z)), decided)
     order = rest[np.argsort(-z[rest], kind="stable")]
@@ -121,7 +121,7 @@ def reaches_targets(boxes: DetectedBoxes, decided: IntArray, z: FloatArray) -> b
 def simulate_review(
     boxes: DetectedBoxes, way: str, rng: np.random.Generator
 ) -> tuple[int, dict[int, tuple[float, float]]]:
-    """Decisions until it is enough; precision and recall of what is kept after some."""
+    """Decisions until the targets are reached; precision and recall of what is kept at each checkpoint."""
     n = len(boxes.right)
     learns = way in ("learner", "random_learner")
     vectors = boxes.features if learns else boxes.score_features
@@ -150,7 +150,7 @@ def simulate_review(
 
 
 def press_button(boxes: DetectedBoxes, decided: IntArray, vectors: Vectors) -> dict[str, float] | None:
-    """What the button does after some decisions: shares promised, right and decided; none where too little is left."""
+    """What the button does after some decisions: shares promised, right and decided; None if too little is left."""
     rest = np.setdiff1d(np.arange(len(boxes.right)), decided)
     if len(rest) < MIN_REST:
         return None
@@ -190,7 +190,7 @@ def mean_and_interval(values: list[float]) -> dict[str, Any]:
 
 
 def pool_presses(done: list[dict[str, float]]) -> dict[str, Any]:
-    """Shares over all reviewers."""
+    """Shares pooled over all reviewers."""
     total = {name: sum(one[name] for one in done) for name in done[0]}
     shares = [one["right"] / one["decided"] for one in done if one["decided"]]
     return {

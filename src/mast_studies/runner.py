@@ -2,9 +2,9 @@
 
     WORK/<dataset>-<seed>/runs/                  training runs (mast_studies.training_runs)
     WORK/<dataset>-<seed>/found/<system>/        what it found (mast_studies.found)
-    WORK/<dataset>-<seed>/embedded/<system>/     what its encoder makes of chunks and boxes
+    WORK/<dataset>-<seed>/embedded/<system>/     its embeddings of chunks and boxes
 
-A system whose tables are there is not touched again.
+A system whose tables exist is not run again.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Runner:
         self.source, self.trial, self.runs = training_runs.source, training_runs.trial, training_runs.runs
 
     def run(self, systems: Sequence[System], *, embed: Collection[str] = ()) -> dict[str, str]:
-        """Train and measure each; returns what went wrong with those that failed, by name.
+        """Train and measure each system; returns the errors of those that failed, by name.
 
-        A system that cannot be trained (its library is missing, it finds nothing to learn from) does not keep the
-        others from it.
+        A system that cannot be trained (its library is missing, it finds nothing to learn from) does not stop the
+        others.
 
         Args:
-            systems: which.
-            embed: names of those whose encoder is looked at, too.
+            systems: the systems to run.
+            embed: names of those that are also embedded.
         """
         failures: dict[str, str] = {}
         for system in systems:
@@ -75,13 +75,13 @@ class Runner:
         return failures
 
     def check_budgets(self, systems: Iterable[System]) -> None:
-        """Refuse systems that learn from more chunks than there are; known without reading sound."""
+        """Refuse systems that learn from more chunks than there are, without reading sound."""
         budgets = [system.budget.chunks for system in systems if system.budget is not None]
         if budgets:
             check_budgets(budgets, len(self.training_runs.parts["train"]), where=str(self.source.labelled))
 
     def ensure_measured(self, system: System) -> Path:
-        """The folder of what a system found, trained and measured now if it was not before."""
+        """The folder of what a system found; trains and measures it now if that was not done before."""
         folder = self.trial.system(system.name)
         about = load_about(folder)
         if about and about.get("measured", CHUNKS) != self._measured_on:
@@ -98,9 +98,9 @@ class Runner:
         return folder
 
     def ensure_embedded(self, system: System) -> Path:
-        """The folder of what a system's encoder makes of chunks and boxes, looked at now if it was not before.
+        """The folder of a system's embeddings of chunks and boxes, made now if they are not there.
 
-        Its encoder is compared with what it was before training, so the system has to start from pretraining.
+        The encoder is compared with itself before training, so the system has to start from pretraining.
         """
         folder = folder_of(self.trial, system.name)
         with exclusive_lock(self.runs / f".embedded-{system.name}.lock", self._say):
@@ -142,7 +142,7 @@ class Runner:
         )
 
     def _embedding_sources(self, system: System) -> dict[str, Any] | None:
-        """What embeddings are made from; None where the models are not here (any more)."""
+        """What embeddings are made from; None if the models are not here (or no longer)."""
         folders = [
             self.runs / name / "best" for name in (self.training_runs.pretraining(system), system.name)
         ]
@@ -194,7 +194,7 @@ class Runner:
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "commit": model.card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
-            # with all systems that are compared
+            # the same for all systems that are compared
             "shared": self.training_runs.preset.recipe.model_dump(mode="json"),
         }
         if system.self_training is not None:
@@ -221,7 +221,7 @@ class Runner:
         return detect_whole(model, dataset, heard, front_end, floor=floor)
 
     def _title(self, system: System) -> str:
-        """As tables call it; a generic start is named after what it really was."""
+        """The system's name in tables; a generic start is named after what it really was."""
         if system.init != "generic" or not self.source.generic:
             return system.title
         given = self.source.generic

@@ -9,7 +9,7 @@ from mast.errors import MastError
 
 
 def run_script(main: Callable[[], None]) -> None:
-    """Run a study; what is wrong with its input ends it with one sentence instead of a traceback."""
+    """Run a study; a mistake in its input ends it with one sentence instead of a traceback."""
     try:
         main()
     except MastError as error:

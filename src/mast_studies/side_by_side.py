@@ -1,17 +1,17 @@
-"""Every system of the paper's tables, several at once on one GPU, the most important first, until time is up.
+"""Run every system of the paper's tables, several at once on one GPU, the most important first, until time is up.
 
     python -m mast_studies.side_by_side --bench 'data/bench-{seed}' --seeds 0,1 --elsewhere data/nbm_xc \\
         --generic data/generic --real data/birdeep_am1 --real data/tagus_fish=2000 --work runs/exp \\
         --budget-work runs/budget --minutes 25 --keep kept/
 
-One small detector in training leaves most of a large GPU idle: Faster R-CNN waits for its own suppression of overlaps,
-a ViT-S for its kernels to be started. Here every system is a process of its own (``mast experiment STUDY --systems
-NAME``), and as many run as memory and ``--at-once`` allow; start ``nvidia-cuda-mps-control -d`` first, so that they
-share the GPU instead of taking turns. A system that builds on another starts when that one is measured. Everything
-can be killed and resumes when the command is repeated.
+One small detector in training leaves most of a large GPU idle: Faster R-CNN waits for its own non-maximum suppression,
+a ViT-S for its kernels to start. Here every system is a process of its own (``mast experiment STUDY --systems NAME``),
+and as many run as memory and ``--at-once`` allow; start ``nvidia-cuda-mps-control -d`` first, so that they share the
+GPU instead of taking turns. A system that builds on another starts when that one has been measured. Everything can be
+killed; repeating the command resumes it.
 
-``--keep``: what a system found is copied there, one small archive each, as soon as it is measured: for a machine
-that is only lent. Tables and figures are made afterwards, anywhere: ``mast experiment ood --collect-only --work …``.
+``--keep``: what a system found is copied there as a small archive as soon as it is measured, for a machine that is only
+borrowed. Tables and figures can be made afterwards on any machine: ``mast experiment ood --collect-only --work …``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from mast_studies.script import run_script
 
 BENCH = "soundscape-bench"
 MAST = (sys.executable, "-c", "from mast.cli.main import main; main()")
-# memory of a training run with batches of 32 on an H200, as seen, and a little more
+# memory of a training run with batches of 32 on an H200, as measured, plus a margin
 GPU_GB = {"faster_rcnn": 15, "fcos": 14, "yolo26": 24, "detr": 14, "mast_st": 10, "mast_detail_st": 12}
 OTHER_GB = 9
-# which study trains a system (each is trained once for all), in order of importance
+# the systems in order of importance, by the study that trains them (each is trained once for all studies)
 MAIN = ("mast", "faster_rcnn", "yolo26", "fcos", "audiomae", "detr", "mast_st")
 ABLATIONS = {
     "adapters": ("adapter_none", "adapter_conv", "adapter_anisotropic"),
@@ -62,11 +62,11 @@ WITHOUT_UNLABELLED = ("faster_rcnn", "fcos", "yolo26", "detr")
 
 @dataclass(frozen=True)
 class QueuedCommand:
-    """A command, when it may start, and what it leaves."""
+    """A command, when it may start, and what it writes."""
 
     name: str
     command: tuple[str, ...]
-    rank: float  # the lowest first
+    rank: float  # the lowest runs first
     gpu_gb: float = OTHER_GB
     needs: tuple[Path, ...] = ()  # files of other jobs
     output: Path | None = None  # a folder to keep
@@ -74,7 +74,7 @@ class QueuedCommand:
 
 @dataclass
 class Report:
-    """How it ended, by job."""
+    """How each job ended."""
 
     done: dict[str, float] = field(default_factory=dict)  # seconds
     failed: dict[str, str] = field(default_factory=dict)  # last line
@@ -89,18 +89,18 @@ def main() -> None:
     parser.add_argument("--bench", help="soundscape-bench folders; {seed} stands for the number")
     parser.add_argument("--seeds", default="0,1")
     parser.add_argument(
-        "--real", action="append", default=[], help="a labelled set, NAME or NAME=BAND; repeated"
+        "--real", action="append", default=[], help="a labelled set, NAME or NAME=BAND; may be repeated"
     )
     parser.add_argument(
-        "--real-unlabelled", type=Path, help="for MAST on these; left out, only the baselines run"
+        "--real-unlabelled", type=Path, help="for MAST on these; without it, only the baselines run"
     )
-    parser.add_argument("--elsewhere", type=Path, help="measure the bench's systems there, too")
+    parser.add_argument("--elsewhere", type=Path, help="also measure the bench's systems there")
     parser.add_argument(
-        "--generic", type=Path, help="clips for the AudioMAE architecture; left out, no such row"
+        "--generic", type=Path, help="clips for the AudioMAE architecture; without them it is left out"
     )
     parser.add_argument("--work", type=Path, default=Path("runs/experiments"))
     parser.add_argument(
-        "--budget-work", type=Path, help="work folder of label budgets; left out, none are run"
+        "--budget-work", type=Path, help="work folder of label budgets; without it none are run"
     )
     parser.add_argument("--preset", default="half_hour")
     parser.add_argument("--real-preset", default="real_sets")
@@ -225,7 +225,7 @@ def run_jobs(
     """Run jobs by rank, as many as fit, until all are done or time is up; what still runs then is stopped.
 
     The first job that is ready but does not fit holds back those behind it: a large one would never find room
-    otherwise. A job that found no memory has a second chance, and is counted as larger then.
+    otherwise. A job that ran out of memory gets a second try, and then counts as larger.
     """
     logs.mkdir(parents=True, exist_ok=True)
     waiting, running, report = sorted(jobs, key=lambda job: job.rank), dict[str, _Running](), Report()
@@ -246,7 +246,7 @@ def run_jobs(
             elif "out of memory" in log_text and name not in retried:
                 retried.add(name)
                 waiting.insert(0, replace(one.job, gpu_gb=min(gpu_gb, 1.5 * one.job.gpu_gb)))
-                report_progress(f"{name} found no memory, waits for more")
+                report_progress(f"{name} ran out of memory, waits for more")
             else:
                 report.failed[name] = _last_line(log_text)
                 report_progress(f"{name} failed: {report.failed[name]}")

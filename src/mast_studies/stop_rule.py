@@ -1,9 +1,9 @@
-"""What `selftrain.stop_when_no_gain` would have kept, and what that costs, from rounds that were all trained.
+"""What `selftrain.stop_when_no_gain` would have kept, and what that costs, when all rounds were trained anyway.
 
     python -m mast_studies.stop_rule --work runs/exp --out results/stop_rule.json
 
 The rule looks at in-domain validation alone: a round whose F1 is not above the best so far is the last, and the best
-model is kept. Here every round was trained, so what the rule would have kept can be measured beside what it would have
+model is kept. Here every round was trained, so what the rule would have kept can be compared with what it would have
 thrown away.
 """
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="of mast experiment rounds")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    archive = Archive(options.work, resamples=2)  # no intervals are asked for
+    archive = Archive(options.work, resamples=2)  # no intervals are needed
     figures = {name: measure_dataset(archive, name) for name in archive.dataset_names()}
     for name, found in figures.items():
         print(f"{name}: keeps round {found['kept']} of seeds {found['seeds']}")

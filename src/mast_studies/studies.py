@@ -1,4 +1,4 @@
-"""The studies: which systems, which parts, which picture. Each is one table or figure of the paper."""
+"""The studies: their systems, parts and pictures. Each is one table or figure of the paper."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _BUDGETED = re.compile(r"fcos_(random|time-balanced|sequential)_(\d+)")
 
 @dataclass(frozen=True)
 class FigureInputs:
-    """What a picture is made from.
+    """The inputs of a picture.
 
     Attributes:
-        study: whose.
-        archive: all that was found.
-        rows: of its table.
-        data: by dataset, the labelled folder, if it is not where it was when the systems ran.
+        study: the study that it belongs to.
+        archive: everything that was found.
+        rows: the rows of the study's table.
+        data: the labelled folder of each dataset, if it is not where it was when the systems ran.
     """
 
     study: Study
@@ -52,20 +52,20 @@ class Study:
     """One table or figure.
 
     Attributes:
-        name: on the command line and of its files.
-        title: above it.
-        paper: what of it this repeats.
+        name: on the command line and in file names.
+        title: above the table or figure.
+        paper: the table or figure of the paper that this repeats.
         caption: what to look at.
-        systems: to train.
-        lines: of the table, in order.
-        parts: of a dataset that are measured.
-        draw: the picture; None where there is nothing to draw.
-        reference: the system that differences are taken to.
-        stepwise: take them to the line above instead.
+        systems: the systems to train.
+        lines: the lines of the table, in order.
+        parts: the parts of a dataset that are measured.
+        draw: draws the picture; returns None if there is nothing to draw.
+        reference: the system that differences are taken from.
+        stepwise: take differences from the line above instead.
         elsewhere: measure other datasets than the one trained on, instead of ``parts``.
         budgets: its lines are the label budgets that were run, and all labels.
         whole: measured on whole recordings instead of chunk by chunk.
-        summarise: of a study of embeddings, all that it shows; the other fields that make a table are not used then.
+        summarise: for a study of embeddings, makes everything that it shows; the fields for a table are then not used.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Study:
         return [p for p in there if (p not in PARTS if self.elsewhere else p in self.parts)]
 
     def missing_parts(self, archive: Archive, dataset: str) -> list[str]:
-        """Its parts that a dataset does not have, if any of its systems was measured there."""
+        """The study's parts that a dataset lacks, if any of its systems was measured there."""
         lines = {line.system for line in self.lines_in(archive)}
         run = lines & {name for trial in archive.trials_of(dataset) for name in trial.systems()}
         if len(run) < (2 if self.budgets else 1):  # all labels alone are not a study of budgets
@@ -121,13 +121,13 @@ class Study:
 
     @property
     def starts(self) -> dict[str, str]:
-        """By self-trained system, the one it started from, where no other column has that difference."""
+        """For each self-trained system, the one it started from, unless another column shows that difference."""
         starts = {one.name: one.self_training.start for one in self.systems if one.self_training is not None}
         return {} if self.stepwise else {name: of for name, of in starts.items() if of != self.reference}
 
     @property
     def reference_label(self) -> str:
-        """How the table calls the reference."""
+        """The reference's name in the table."""
         if self.stepwise:
             return "row above"
         return next((line.label for line in self.lines if line.system == self.reference), "")
@@ -423,7 +423,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
 def _embedding_study(
     name: str, title: str, paper: str, caption: str, summarise: Callable[[Archive], Summary]
 ) -> Study:
-    """A study of what MAST's encoder makes of boxes and chunks."""
+    """A study of MAST's embeddings of boxes and chunks."""
     return Study(
         name,
         title,
@@ -453,7 +453,7 @@ def systems_by_name(studies: Mapping[str, Study]) -> dict[str, System]:
 
 
 def choose_systems(studies: Sequence[Study], wanted: Sequence[str] | None) -> list[System]:
-    """The systems of some studies, each once; only those asked for, if any are."""
+    """The systems of some studies, each once; only the requested ones, if any are named."""
     systems = {system.name: system for study in studies for system in study.systems}
     for name in wanted or ():
         if name not in systems:
@@ -464,7 +464,7 @@ def choose_systems(studies: Sequence[Study], wanted: Sequence[str] | None) -> li
 
 
 def missing_parts_message(dataset: str, parts: Sequence[str]) -> str:
-    """Says that a dataset does not have these parts, and what would make them."""
+    """The message that a dataset lacks these parts, and how to add them."""
     *first, last = (_WHERE[part] for part in parts)
     where = f"{', '.join(first)} or {last}" if first else last
     return (
@@ -478,7 +478,7 @@ def _draw_dots(inputs: FigureInputs) -> Figure | None:
 
 
 def _draw_rounds(inputs: FigureInputs) -> Figure | None:
-    """A curve a part, over the number of the round."""
+    """A curve per part, over the number of the round."""
     names, styles = _part_curves()
     places = {"mast": 0.0, "mast_st_1": 1.0, "mast_st": 2.0}
     return line_plot(
@@ -487,7 +487,7 @@ def _draw_rounds(inputs: FigureInputs) -> Figure | None:
 
 
 def _draw_steps(inputs: FigureInputs) -> Figure | None:
-    """A curve a part, over the lines of the table in order."""
+    """A curve per part, over the lines of the table in order."""
     names, styles = _part_curves()
     places = {line.system: float(place) for place, line in enumerate(inputs.study.lines)}
     ticks = {places[line.system]: textwrap.fill(line.label, 15) for line in inputs.study.lines}
@@ -497,13 +497,13 @@ def _draw_steps(inputs: FigureInputs) -> Figure | None:
 
 
 def _part_curves() -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """By part its curve's name, and by that name colour and mark."""
+    """The name of each part's curve, and by that name its colour and mark."""
     names = {part: part_name(part) for part in PARTS}
     return names, {names[part]: style for part, style in PART_STYLE.items()}
 
 
 def _draw_budgets(inputs: FigureInputs) -> Figure | None:
-    """A curve a strategy; with all labels, where the strategies meet, FCOS stands at the end of each."""
+    """A curve per strategy; each ends with FCOS on all labels, where the strategies meet."""
     places: dict[str, float] = {}
     series: dict[str, str] = {}
     rows: list[Row] = []

@@ -1,9 +1,9 @@
 """From what systems found to numbers with intervals, and to tables of them.
 
 Every metric is the mean over seeds of its value on one seed's part, at the threshold that validation chose there.
-Intervals are 95 % bootstrap intervals over recordings, drawn for all seeds at once; a recording that tests in several
-seeds is drawn in all of them or in none. Differences to the reference system, or to the row above, come from the same
-draws.
+Intervals are 95 % bootstrap intervals over recordings, drawn for all seeds at once; a recording that is a test in
+several seeds is drawn in all of them or in none. Differences from the reference system, or from the row above, come
+from the same draws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RESAMPLES = 1_000
 
 
 class Score(NamedTuple):
-    """A value with its interval; NaN where it cannot be told."""
+    """A value with its interval; NaN where it is not known."""
 
     value: float
     low: float
@@ -49,7 +49,7 @@ class Score(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A system in a table, as the table calls it; without a label, as the system's own run called it."""
+    """A system in a table and its label there; without one, the label that the system's own run gave it."""
 
     system: str
     label: str = ""
@@ -61,18 +61,18 @@ class Row:
 
     Attributes:
         dataset: its name.
-        part: as the dataset calls it.
+        part: the dataset's name for it.
         system: its name.
-        label: as the table calls it.
-        seeds: those it was trained with.
+        label: its name in the table.
+        seeds: the seeds it was trained with.
         scores: by metric.
         by_seed: the values of each seed, by metric.
-        differences: differences to the reference or the row above, on the seeds both have; nothing where there is none.
-        gained: differences to the system that self-training started from, in the same way.
+        differences: differences from the reference or the row above, on the seeds both have; empty if there is none.
+        gained: differences from the system that self-training started from, in the same way.
         n_truth: true boxes over all seeds.
         n_recordings: recordings over all seeds.
-        seconds: of training, with what it builds on; mean over seeds, NaN where not known.
-        parameters: of the model; 0 where not known.
+        seconds: of training, including what it builds on; mean over seeds, NaN if not known.
+        parameters: of the model; 0 if not known.
     """
 
     dataset: str
@@ -101,13 +101,13 @@ class _Values(NamedTuple):
 
 @dataclass
 class Archive:
-    """What is in a work folder, measured when asked and only once, whichever studies ask.
+    """The contents of a work folder, measured on demand and only once for all studies.
 
     Attributes:
         work: the folder.
-        datasets: names to look at; all by default.
-        seeds: to look at; all by default.
-        left_out: systems that are not looked at, each with its seed.
+        datasets: names of those to use; all by default.
+        seeds: seeds to use; all by default.
+        left_out: systems to ignore, each with its seed.
         resamples: draws of recordings.
     """
 
@@ -121,7 +121,7 @@ class Archive:
 
     @cached_property
     def trials(self) -> list[Trial]:
-        """The datasets and seeds looked at."""
+        """The datasets and seeds in use."""
         return [
             replace(trial, left_out=frozenset(name for name, seed in self.left_out if seed == trial.seed))
             for trial in trials(self.work)
@@ -130,7 +130,7 @@ class Archive:
         ]
 
     def dataset_names(self) -> list[str]:
-        """The datasets looked at."""
+        """The datasets in use."""
         return list(dict.fromkeys(trial.dataset for trial in self.trials))
 
     def trials_of(self, dataset: str) -> list[Trial]:
@@ -154,15 +154,15 @@ class Archive:
         stepwise: bool = False,
         starts: Mapping[str, str] | None = None,
     ) -> list[Row]:
-        """The rows of a table, those systems that were measured on this part.
+        """The rows of a table: the systems that were measured on this part.
 
         Args:
             dataset: its name.
-            part: of it.
+            part: the part of it.
             lines: systems in order.
-            reference: the system that differences are taken to.
-            stepwise: take them to the row above instead.
-            starts: by self-trained system, the one it started from.
+            reference: the system that differences are taken from.
+            stepwise: take differences from the row above instead.
+            starts: for each self-trained system, the one it started from.
         """
         found: list[Row] = []
         for line in lines:
@@ -176,7 +176,7 @@ class Archive:
         return found
 
     def _values_by_seed(self, dataset: str, part: str, system: str | None) -> dict[int, _Values]:
-        """By seed, what a system amounts to."""
+        """A system's values by seed."""
         if system is None:
             return {}
         return {
@@ -256,7 +256,7 @@ class Archive:
 
 
 def _score_differences(own: Mapping[int, _Values], other: Mapping[int, _Values]) -> dict[str, Score]:
-    """``own − other`` of every metric, on the seeds both have; nothing where there is none."""
+    """``own − other`` of every metric, on the seeds both have; empty if there is none."""
     both = [(own[seed], other[seed]) for seed in own if seed in other]
     return {
         name: mean_over_seeds(
@@ -272,7 +272,8 @@ def draw_recordings(
 ) -> dict[int, dict[str, FloatArray]]:
     """By seed and recording, how often it counts in each draw, (resamples,).
 
-    ``fingerprints``: by seed and recording, what tells apart recordings of one name that differ between seeds.
+    ``fingerprints``: by seed and recording, what tells apart recordings that have the same name but differ between
+    seeds.
     """
     units: dict[tuple[str, bytes], int] = {}
     places = {
@@ -286,7 +287,7 @@ def draw_recordings(
 def match_part(part: PartTables) -> Outcome:
     """Which detections are right, at IoU 0.5.
 
-    Only that overlap is in the tables, so the nine stricter ones of ``ap50_95`` are left out: the bootstrap would spend
+    The tables only show that overlap, so the nine stricter ones of ``ap50_95`` are left out: the bootstrap would spend
     most of its time on them.
     """
     outcome = part.match()
@@ -294,7 +295,7 @@ def match_part(part: PartTables) -> Outcome:
 
 
 def _fingerprints(part: PartTables) -> dict[str, bytes]:
-    """Each recording's true boxes: the same name with the same boxes is the same recording, also in another seed."""
+    """Each recording's true boxes: the same name with the same boxes means the same recording, in other seeds too."""
     boxes = {
         str(name): own[list(BOX_COLUMNS)].to_numpy(dtype=np.float64).round(3).tobytes()
         for name, own in part.truth.groupby("recording")
@@ -312,7 +313,7 @@ def mean_over_seeds(seeds: Sequence[tuple[float, FloatArray]]) -> Score:
 
 
 def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """One line a row: everything, for a spreadsheet."""
+    """One line per row with all its values, for a spreadsheet."""
     lines = []
     for row in rows:
         line: dict[str, Any] = {
@@ -339,12 +340,12 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
 def as_cells(
     rows: Sequence[Row], *, reference: str = "", bold: bool = False
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a table for people, of one dataset and part.
+    """Header and rows of a readable table of one dataset and part.
 
     Args:
         rows: of one dataset and part.
-        reference: label of the system that differences are taken to; no such column without it.
-        bold: the best value of each metric in Markdown's asterisks.
+        reference: label of the system that differences are taken from; no such column without it.
+        bold: whether the best value of each metric stands in Markdown's asterisks.
     """
     header = ["system", *METRICS.values()]
     if reference:
@@ -367,7 +368,7 @@ def as_cells(
             is_best = score.value == best[name] and len({r.scores[name].value for r in rows}) > 1
             is_best &= format_number(score.value) != format_number(
                 0.0
-            )  # where nobody found anything nobody is the best
+            )  # if no system found anything, none is the best
             mark = "**" if bold and is_best else ""
             line.append(f"{mark}{format_number(score.value)}{mark}{_format_interval(score)}")
         if reference:
@@ -385,7 +386,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows as plain values; what has no value is None.
+    """The rows as plain values; missing ones are None.
 
     ``differences`` and ``gained`` hold difference, low and high.
     """

@@ -1,4 +1,4 @@
-"""The systems that the paper compares: what each starts from, what it is, what it is trained on.
+"""The systems that the paper compares: the start, detector and training data of each.
 
 A system is trained once on a dataset and a seed, and every study that names it uses the same one.
 """
@@ -34,7 +34,8 @@ class SelfTraining:
         start: name of the system whose detector is improved; the settings are that system's.
         curriculum: which stages a round has.
         rounds: how many are trained.
-        use_round: the system is the model after this many; the last by default. So all rounds of one run are systems.
+        use_round: the system is the model after this many rounds; all by default. So each round of a run can be a
+            system.
         teachers: names of the systems that label together with the model (mast.selftrain.labelling).
     """
 
@@ -69,13 +70,13 @@ class System:
     """One row of a table.
 
     Attributes:
-        name: in commands and as a folder; letters, digits, ``_``, ``-``, ``+`` and spaces.
-        title: as tables call it.
+        name: in commands and as a folder name; letters, digits, ``_``, ``-``, ``+`` and spaces.
+        title: its name in tables.
         detector: ``mast`` or a baseline.
         init: where it starts: ``none`` (from scratch), an encoder ``pretrained`` on the dataset's own sound or, if
             ``generic``, on other sound, or the ``embedded`` detector, which `mast fit` then fits.
-        settings: what differs from the preset's recipe, by dotted names.
-        self_training: what follows training.
+        settings: settings that differ from the preset's recipe, by dotted names.
+        self_training: the self-training that follows, if any.
         budget: how much of the training part is labelled; all of it by default.
     """
 
@@ -94,8 +95,8 @@ BASELINES = (
     System("yolo26", "YOLO26", detector="yolo26"),
     System("detr", "DETR", detector="detr"),
 )
-# Table "Pipeline ablation" removes one thing after the other, and its AudioSet row is the AudioMAE of the main tables:
-# neither has contrastive loss or adapter.
+# Table "Pipeline ablation" removes one thing after another, and its AudioSet row is the AudioMAE of the main tables, so
+# that has neither contrastive loss nor adapter.
 GENERIC = System("audiomae", "AudioMAE", init="generic", settings=NO_CONTRAST | NO_ADAPTER)
 MAST = System("mast", "MAST", init="pretrained")
 SELF_TRAINED = System("mast_st", "MAST + ST", init="pretrained", self_training=SelfTraining("mast"))
@@ -118,8 +119,8 @@ ADAPTERS = tuple(
     for name in ("none", "conv", "anisotropic")
 )
 
-# Beyond the paper: what convolutions beside the encoder are worth (mast.models.detail), and what the paper's own length
-# of pretraining is, which presets of half an hour do not have.
+# Beyond the paper: what convolutions next to the encoder gain (mast.models.detail), and what pretraining as long as the
+# paper's gains, for which half-hour presets have no time.
 DETAIL = MappingProxyType({"train.detector.detail": 32})
 SCRATCH_DETAIL = System("scratch_detail", "from scratch, detail path", settings=NO_CONTRAST | DETAIL)
 MAST_DETAIL = System("mast_detail", "MAST, detail path", init="pretrained", settings=DETAIL)
@@ -146,7 +147,7 @@ MAST_LONG_DETAIL = System(
 )
 
 # Beyond the paper: what the preset gives every system (levelling, strong augmentation; to MAST a finer map and a second
-# look) against the method as it was published, and what of its gain is unlabelled sound.
+# look) against the method as published, and how much of its gain comes from unlabelled sound.
 PUBLISHED = System(
     "mast_paper",
     "MAST, as published",
@@ -172,9 +173,9 @@ SCRATCH_ST, SCRATCH_ST_1 = (
         ("from_scratch_st_1", "MAST + ST, from scratch, round 1", 1),
     )
 )
-# Detectors of two kinds label together, since they make different mistakes: in world 4 boxes of MAST and Faster R-CNN
-# together are better than those of either by 0.04 F1 at other sites, those of two MASTs by 0.01. A box that only one of
-# them finds has at most half the score, so what is doubtful begins lower.
+# Detectors of two kinds label together, since they make different mistakes: in world 4 the fused boxes of MAST and
+# Faster R-CNN are better than those of either by 0.04 F1 at other sites, the fused boxes of two MASTs by 0.01. A box
+# that only one of them finds has at most half the score, so the range of doubtful scores starts lower.
 TAUGHT_ST, TAUGHT_ST_1 = (
     System(
         name,
@@ -212,7 +213,8 @@ FITTED = System("fitted", "MAST, fitted from the embedded model", init="embedded
 ROUND_1 = System(
     "mast_st_1", "MAST + ST, round 1", init="pretrained", self_training=SelfTraining("mast", use_round=1)
 )
-# The paper's full curriculum is in this table after one round (0.5442 is its round 1), so the others have one, too.
+# The paper's table shows the full curriculum after one round (0.5442 is its round 1), so the others have one round,
+# too.
 _TITLES: dict[Curriculum, str] = {
     "stage1": "Stage 1 only",
     "stage2": "Stage 2 only",

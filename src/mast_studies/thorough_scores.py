@@ -3,8 +3,9 @@
     python -m mast_studies.thorough_scores --model default --work runs/thorough --out results/thorough_scores.json \\
         --data runs/default/checked
 
-Each dataset is searched once and at three speeds (`mast detect --thorough`), down to very low scores; of a dataset with
-parts, only ``val`` is. ``slope`` and ``intercept`` are those of Platt scaling: 1 and 0 where scores are probabilities.
+Each dataset is searched once and at three speeds (`mast detect --thorough`), down to very low scores; in a dataset with
+parts, only ``val`` is searched. ``slope`` and ``intercept`` are those of Platt scaling: 1 and 0 where scores are
+probabilities.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def measure_set(labelled_set: LabelledSet, model: Path, threshold: float) -> dic
     Args:
         labelled_set: the set.
         model: a model folder that gives boxes down to a low score.
-        threshold: from which score on events count, as users see it.
+        threshold: minimum score of the events that count, as users see it.
     """
     found = {
         name: search(
@@ -73,7 +74,7 @@ def measure_set(labelled_set: LabelledSet, model: Path, threshold: float) -> dic
 
 
 def validation_of(folder: Path) -> LabelledSet:
-    """The recordings that a dataset holds back, or all where it has no parts."""
+    """The recordings that a dataset holds back for validation, or all if it has no parts."""
     labelled_set = load_set(folder)
     splits = labelled_set.dataset.recordings["split"]
     if not (splits == VALIDATION).any():

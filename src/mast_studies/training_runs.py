@@ -1,6 +1,6 @@
-"""Train systems on one dataset and seed, with all that they build on: pretraining, the detectors that teach.
+"""Train systems on one dataset and seed, with everything that they build on: pretraining and teacher detectors.
 
-    WORK/<dataset>-<seed>/runs/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
+    WORK/<dataset>-<seed>/runs/pretrain, generic, mast, mast.full2, fcos, …   training runs; a killed one resumes
 
 Several processes may work on the same folder: a run that two of them need is trained by one while the other waits.
 """
@@ -58,14 +58,14 @@ class StudyData:
     """A dataset as studies use it.
 
     Attributes:
-        name: in tables and of the folder.
+        name: in tables and as a folder name.
         labelled: the dataset with boxes; its split column, or ``split``, says what trains and what tests.
-        unlabelled: folders of further sound.
+        unlabelled: folders of more sound.
         generic: for the system that starts from generic pretraining: folders of generic clips to pretrain on, or one
             model folder, or AudioMAE's file.
-        elsewhere: labelled datasets that every system is also measured on, as it is.
-        split: how the labelled dataset is divided where its split column does not say.
-        whole: measure on whole recordings, as users hear of events, instead of chunk by chunk.
+        elsewhere: labelled datasets that every system is also measured on, without further training.
+        split: how the labelled dataset is divided if its split column does not say.
+        whole: measure on whole recordings, as users see events, instead of chunk by chunk.
     """
 
     name: str
@@ -78,7 +78,7 @@ class StudyData:
 
     @property
     def division(self) -> SplitConfig:
-        """How it is divided: something has to test, however few boxes there are."""
+        """How it is divided: there has to be a test part, however few boxes there are."""
         return self.split or SplitConfig()
 
 
@@ -87,11 +87,11 @@ class TrainingRuns:
 
     Args:
         source: the dataset.
-        work: holds all datasets and seeds.
+        work: the folder of all datasets and seeds.
         preset: the recipes.
         known: all systems by name, for those that build on others.
         seed: of everything random.
-        show: told what happens.
+        show: reports what happens.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class TrainingRuns:
         self.ledger = Ledger(self.runs, show.say, instead=RERUN_HINT)
 
     def model(self, system: System) -> Path:
-        """The model folder of a system, trained if need be, with all that it builds on."""
+        """The model folder of a system; trains it and everything that it builds on if need be."""
         if system.init == "embedded":
             return self._fit(system)
         recipe = self.recipe_of(system)
         if system.self_training is None:
             run = self.runs / system.name
             if not self._is_done(run):
-                init = self.encoder(system)  # before the clock of this run starts
+                init = self.encoder(system)  # first, so that it does not count in this run's time
                 learn = self.labelled(system)
                 if system.budget is not None:
                     recipe = with_same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
@@ -130,7 +130,7 @@ class TrainingRuns:
         return self._self_train(system, system.self_training, recipe)
 
     def _self_train(self, system: System, plan: SelfTraining, recipe: Recipe) -> Path:
-        """The model after the round that counts. Where that is over, the others need not be."""
+        """The model after the round that counts; later rounds need not be finished."""
         run = self.runs / plan.run
         if not self._is_finished(run, plan):
             if not self.source.unlabelled:
@@ -162,7 +162,7 @@ class TrainingRuns:
         return run / f"round-{plan.used_round}" / last / "best"
 
     def _is_finished(self, run: Path, plan: SelfTraining) -> bool:
-        """Whether the round that counts has ended, as the table says that grows round by round."""
+        """Whether the round that counts has ended, according to the table that gets a row after each round."""
         table = run / ROUNDS
         ended = table.is_file() and plan.used_round in set(pd.read_csv(table)["round"])
         return self._is_done(run) or (ended and plan.used_round < plan.rounds)
@@ -178,11 +178,11 @@ class TrainingRuns:
             )
 
     def seconds(self, system: System) -> dict[str, float]:
-        """What training took, by run: its own, and what it builds on."""
+        """Seconds of training by run: the system's own, and those that it builds on."""
         runs = [system.name if system.self_training is None else system.self_training.run]
         share = 1.0
         if system.self_training is not None:
-            # rounds take about equally long; what an unfinished run took so far is that of the round that just ended
+            # rounds take about equally long; the time of an unfinished run so far is that of the rounds that have ended
             if self._is_done(self.runs / runs[0]):
                 share = system.self_training.used_round / system.self_training.rounds
             runs = [*dict.fromkeys((system.self_training.start, *system.self_training.teachers)), *runs]
@@ -192,7 +192,7 @@ class TrainingRuns:
         return {name: round(value, 1) for name, value in spent.items() if value}
 
     def recipe_of(self, system: System) -> Recipe:
-        """All that decides how it is trained."""
+        """All settings that a system is trained with."""
         if system.init == "embedded":
             # as `mast fit --init default` without further options, at the band of the others
             return load_recipe("tiny", {"front_end": self.preset.recipe.front_end.model_dump()})
@@ -205,7 +205,7 @@ class TrainingRuns:
         return recipe
 
     def labelled(self, system: System) -> Chunks:
-        """What it learns from: with a budget the chunks that this pays for, and no boxes of the others."""
+        """The chunks that a system learns from; with a budget, only those that it pays for."""
         learn = self.chunks["train"]
         if system.budget is None:
             return learn
@@ -216,7 +216,7 @@ class TrainingRuns:
         return Chunks(ConcatDataset([own]), rows.reset_index(drop=True), sound)
 
     def encoder(self, system: System) -> Path | None:
-        """The model that it starts from, pretrained if need be; None where it starts from nothing."""
+        """The model that a system starts from, pretrained if need be; None if it starts from scratch."""
         if system.init == "none":
             return None
         if system.init == "pretrained":
@@ -233,7 +233,7 @@ class TrainingRuns:
         return self._pretrain("generic", list(given), self.recipe_of(system))
 
     def pretraining(self, system: System) -> str:
-        """The run of pretraining that a system starts from: the one all share, unless its own differs."""
+        """The pretraining run that a system starts from: the shared one, unless its own settings differ."""
         own, shared = self.recipe_of(system), self.preset.recipe
         name = "pretrain"
         if own.pretrain.epochs != shared.pretrain.epochs:
@@ -251,13 +251,13 @@ class TrainingRuns:
 
     @cached_property
     def parts(self) -> dict[str, Chunks]:
-        """Its labelled chunks by part; known without reading sound."""
+        """Its labelled chunks by part, found without reading sound."""
         front_end = self.preset.recipe.front_end
         return labelled_chunks(self.dataset, front_end, split=self.source.division, seed=self.seed)
 
     @cached_property
     def chunks(self) -> dict[str, Chunks]:
-        """The same, with those of datasets elsewhere by their names; decoded once if they fit."""
+        """The same, plus the chunks of other datasets under their names; decoded once if they fit into memory."""
         recipe = self.preset.recipe
         machine = prepare_machine(recipe)
         parts = dict(self.parts)
@@ -268,7 +268,7 @@ class TrainingRuns:
         }
 
     def _fit(self, system: System) -> Path:
-        """The embedded detector after `mast fit` on the labelled dataset, which divides it by its own rules."""
+        """The embedded detector after `mast fit` on the labelled dataset, which `mast fit` divides by its own rules."""
         run, recipe = self.runs / system.name, self.recipe_of(system)
 
         def learn(progress: Progress) -> None:
@@ -295,7 +295,7 @@ class TrainingRuns:
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 
     def _pretrain(self, name: str, folders: list[Path], settings: Recipe) -> Path:
-        # what detectors are trained with says nothing about pretraining, and may change without it
+        # settings of detector training do not affect pretraining, so they may change without a new run
         run = self.runs / name
         recipe = self.preset.recipe.model_copy(
             update={
@@ -313,7 +313,7 @@ class TrainingRuns:
         return run / "best"
 
     def _list_own_sound(self) -> Path:
-        """A listing of the labelled dataset's recordings without those that test: they stay unheard until then."""
+        """A listing of the labelled dataset's recordings without those in test parts: nothing may learn from those."""
         tests = [own.table["recording"] for part, own in self.chunks.items() if part not in NOT_TESTS]
         unheard = {str(name) for names in tests for name in names}
         table = self.dataset.recordings
@@ -330,7 +330,7 @@ class TrainingRuns:
         return folder
 
     def _run_once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
-        """Do a training run unless it is done; the time it takes is added up over kills."""
+        """Do a training run unless it is done; its time is added up over kills."""
 
         def train() -> dict[str, Any]:
             self.show.say(f"{self.trial.folder.name}: training {run.name}")
@@ -350,16 +350,16 @@ class TrainingRuns:
 
 
 def exclusive_lock(path: Path, say: Say) -> AbstractContextManager[None]:
-    """One process at a time; those who wait say so."""
+    """One process at a time; those that wait say so."""
     what = path.name.removeprefix(".").removesuffix(".lock")
-    return locked(path, busy=lambda: say(f"{what}: another process is at it, waiting"))
+    return locked(path, busy=lambda: say(f"{what}: another process is working on it, waiting"))
 
 
 def with_same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
-    """The recipe for a part of the chunks with as many steps as for all of them.
+    """The recipe for some of the chunks, with as many steps as for all of them.
 
-    The paper trains every budget "with identical optimization settings". With as many epochs instead, a small budget
-    would be trained for less, and the figure would show that.
+    The paper trains every budget "with identical optimization settings". With the same number of epochs instead, a
+    small budget would be trained for fewer steps, and the figure would show that.
     """
     plan = recipe.train
     per_epoch, of_all = (max(1, n // plan.batch_size) for n in (chunks, all_chunks))

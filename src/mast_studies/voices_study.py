@@ -2,9 +2,9 @@
 
     python -m mast_studies.voices_study --pool data/pool --data data/birdeep_am1 data/nbm_xc --out results/voices.json
 
-Clips of ``esc50`` and ``fsc22`` by what they hold, and the boxes of experts as ``mast clips`` would cut them. The
-threshold is the lowest of some that finds speech in at most one in fifty of the birds' clips, in the first half of the
-clips; the second half is what is reported, with 95 % intervals over clips. The datasets chose nothing.
+Clips of ``esc50`` and ``fsc22`` by what they hold, and the boxes of experts as ``mast clips`` would cut them. Of
+several thresholds, the lowest that finds speech in at most one in fifty of the birds' clips is chosen on the first half
+of the clips; results are from the second half, with 95 % intervals over clips. The datasets had no part in the choice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RESAMPLES = 2_000
 
 
 def share(found: list[bool], seed: int) -> dict[str, Any]:
-    """Of clips in which speech was found, with its interval."""
+    """The share of clips in which speech was found, with its interval."""
     values = np.array(found, dtype=np.float64)
     drawn = draw_weights(len(values), RESAMPLES, seed) @ values / max(len(values), 1)
     return {
@@ -54,7 +54,7 @@ def share(found: list[bool], seed: int) -> dict[str, Any]:
 
 
 def clip_probabilities(pool: Path, finder: VoiceFinder) -> dict[str, tuple[str, FloatArray]]:
-    """By file: the group, and how likely speech is in each frame."""
+    """By file: the group, and the probability of speech in each frame."""
     clips = pd.read_csv(pool / "clips.csv")
     group_of = {label: group for group, labels in GROUPS.items() for label in labels}
     clips = clips[clips["source"].isin(["esc50", "fsc22"]) & clips["label"].isin(list(group_of))]
@@ -66,7 +66,7 @@ def clip_probabilities(pool: Path, finder: VoiceFinder) -> dict[str, tuple[str, 
 
 
 def measure_pool(pool: Path, finder: VoiceFinder, seed: int) -> dict[str, Any]:
-    """What the first half chooses, and the second half at every threshold."""
+    """The threshold that the first half chooses, and the results of the second half at every threshold."""
     heard = clip_probabilities(pool, finder)
     first = set(half_of(list(heard), "first"))
 
@@ -89,7 +89,7 @@ def measure_pool(pool: Path, finder: VoiceFinder, seed: int) -> dict[str, Any]:
 
 
 def measure_boxes(folder: Path, finder: VoiceFinder, seed: int) -> dict[str, Any]:
-    """Boxes of experts that would be left out."""
+    """The share of experts' boxes that would be left out."""
     dataset = load_dataset(folder)
     found = [
         bool(finder(dataset.path(str(recording)), max(0.0, start_s - PAD_S), end_s + PAD_S))

@@ -26,12 +26,12 @@ FLOOR = 0.02  # raw score down to which detections are kept for average precisio
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """What a model boxed.
+    """What a model found.
 
     Attributes:
-        events: at its own threshold.
-        scored: with every score down to a very low one.
-        threshold: from which score on an event is among ``events``.
+        events: events at the model's own threshold.
+        scored: events down to a very low score.
+        threshold: minimum score of ``events``.
     """
 
     events: pd.DataFrame
@@ -57,7 +57,7 @@ def search_twice(
     floor: float = FLOOR,
     options: DetectOptions = DEFAULT_OPTIONS,
 ) -> SearchResult:
-    """A model's events at its own threshold, and those down to a raw score; recordings as in :func:`search`."""
+    """A model's events at its own threshold, and those down to a low raw score; recordings as in :func:`search`."""
     detector = Detector(model, options)
     events, threshold = search(detector, dataset, files), detector.scores.threshold
     with TemporaryDirectory() as folder:
@@ -68,12 +68,12 @@ def search_twice(
 def detect_whole(
     model: Path, dataset: Dataset, heard: pd.DataFrame, front_end: FrontEnd, *, floor: float
 ) -> PartTables:
-    """A model's events in the recordings of one part, at its own threshold, with those of lower scores beside them.
+    """A model's events in the recordings of one part: those at its own threshold, and those with lower scores.
 
     Args:
         model: a detector's folder.
         dataset: the recordings and the expert's boxes.
-        heard: ``recording, start_s, end_s`` of what counts.
+        heard: ``recording, start_s, end_s`` of the spans that count.
         front_end: the grid on which boxes are compared.
         floor: raw score down to which events are kept.
     """

@@ -1,13 +1,13 @@
-"""Several worlds of soundscape-bench together: what each shows, and what they show on average.
+"""Several worlds of soundscape-bench together: the results of each, and their mean.
 
     python -m mast_studies.worlds results/experiments/world_{3,4,6,7}/premise.json --out results/worlds.json
     python -m mast_studies.worlds results/experiments/world_{6,8,9}/premise.json --drawn taught_st taught_st_1
 
-Beside the file it draws a picture: how far MAST with self-training is ahead of the reference, world by world.
+A picture next to the file shows how far MAST with self-training is ahead of the reference, world by world.
 
 Each file is what `mast experiment premise` wrote for one world, trained once per system. Worlds share no recording, so
-their differences are independent, and the interval of their mean needs no more than these files: it holds the draw of
-recordings in each world, as the files' own intervals say, and run-to-run variation (:data:`TRAINING_SD`).
+their differences are independent, and the interval of their mean needs only these files: it covers the draw of
+recordings in each world, by the files' own intervals, and run-to-run variation (:data:`TRAINING_SD`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def pool(differences: Sequence[Sequence[float | None]], *, training_sd: float = 
 
     Args:
         differences: (difference, low, high) of each world; the interval is over its recordings.
-        training_sd: of one training; a difference holds the luck of two.
+        training_sd: of one training; a difference has the variation of two.
     """
     mean = sum(value for value, _, _ in differences if value is not None) / len(differences)
     variance = 0.0
@@ -89,7 +89,7 @@ def combine_worlds(worlds: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[di
 
 
 def _pool_metrics(differences: Sequence[Mapping[str, Sequence[float | None]]]) -> dict[str, Any]:
-    """Of each metric the worlds' differences and their mean; nothing unless every world has one."""
+    """For each metric, the worlds' differences and their mean; nothing unless every world has a difference."""
     return {
         name: {
             "by_world": [one[name] for one in differences],
@@ -105,7 +105,7 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
 
     Args:
         rows: of one system, as :func:`combine_worlds` makes them.
-        title: above.
+        title: above the figure.
     """
     figure = empty_figure(7.6, 1.3 + 0.24 * sum(len(row["worlds"]) + 2 for row in rows))
     axes = figure.subplots(1, len(POOLED_METRICS), sharey=True, sharex=True)
@@ -126,7 +126,7 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
         axis.set_yticks(list(ticks), list(ticks.values()))
         axis.set_ylim(place - 1.4, -0.6)
         axis.margins(x=0.1)  # the last number below the axis stays inside the picture
-        axis.locator_params(axis="x", nbins=5)  # more numbers run into each other
+        axis.locator_params(axis="x", nbins=5)  # more numbers would run into each other
         axis.set_xlabel(f"{METRICS[name]}, difference")
         tidy(axis, grid="x")
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
@@ -134,7 +134,7 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
 
 
 def with_common_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """A world's rows, with the first of these systems that it has under the first name.
+    """A world's rows; the first of these systems that it has gets the first name.
 
     Where self-training was cut short, its first round stands for it.
     """
@@ -163,7 +163,7 @@ def main() -> None:
         "--drawn",
         nargs="+",
         default=["from_scratch_st"],
-        help="the system in the picture, and systems that stand for it in worlds that lack it",
+        help="the system in the picture, and systems that replace it in worlds that lack it",
     )
     parser.add_argument("--out", type=Path, default=Path("results/worlds.json"))
     args = parser.parse_args()

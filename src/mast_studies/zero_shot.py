@@ -3,9 +3,9 @@
     python -m mast_studies.zero_shot --model runs/default --out results/zero_shot.json --work runs/zero_shot \\
         --data data/birdeep_am1 data/nbm_xc data/tagus_fish --band tagus_fish=2000 --half nbm_xc=first --simulated
 
-Nothing is trained. Boxes count as found at an IoU of 0.5 in seconds × mel. Each system is measured as is (the
-model at its own threshold, a tool with its published settings) and, named so, with what is best on the set itself.
-Intervals are 95 %, by bootstrap over recordings. ``docs/zero_shot.md`` says more.
+Nothing is trained. Boxes count as found at an IoU of 0.5 in seconds × mel. Each system is measured as is (the model at
+its own threshold, a tool with its published settings) and, marked as such, with the settings that are best on the set
+itself. Intervals are 95 %, by bootstrap over recordings. ``docs/zero_shot.md`` says more.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="labelled datasets")
     parser.add_argument(
-        "--simulated", action="store_true", help="also a simulated world that nothing learnt from"
+        "--simulated", action="store_true", help="also a simulated world that no model was trained on"
     )
     parser.add_argument("--band", action="append", default=[], help="upper edge of a dataset's band: NAME=HZ")
     parser.add_argument("--half", action="append", default=[], help="NAME=first, second or both")
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     if options.packages:
-        sys.path.append(str(options.packages))  # at the end: what is installed comes first
+        sys.path.append(str(options.packages))  # at the end: installed packages come first
     bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
     halves = dict(parse_pairs(options.half))
     folders = [*options.data]
@@ -99,7 +99,7 @@ def main() -> None:
     for labelled_set in sets:
         figures["sets"][labelled_set.name] = measure_set(labelled_set, options)
         print(format_set(labelled_set, figures["sets"][labelled_set.name]), flush=True)
-        # after every set: a long run that is stopped has something to show
+        # after every set, so that a long run that is stopped leaves results
         data = {one.name: one.about() for one in sets if one.name in figures["sets"]}
         write_result(options.out, figures, seed=0, data=data)
 
@@ -152,7 +152,7 @@ def _search(labelled_set: LabelledSet, options: argparse.Namespace, name: str) -
 def measure_tool(
     labelled_set: LabelledSet, tool: Tool, work: Path, *, published_only: bool
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """A tool with its published settings and with those that are best on this very set, and the latter's boxes."""
+    """A tool with its published settings and with those that are best on this set, and the boxes of the latter."""
     speeds = (1.0,) if labelled_set.band_hz == PAPER_BAND_HZ else (1.0, PAPER_BAND_HZ / labelled_set.band_hz)
     settings = tool.settings(speeds=speeds)[: 1 if published_only else None]
     tables = [boxes_of_tool(labelled_set, tool, one, work / "tools") for one in settings]
@@ -172,7 +172,7 @@ def measure_tool(
 def boxes_of_tool(
     labelled_set: LabelledSet, tool: Tool, settings: Mapping[str, Any], cache: Path
 ) -> pd.DataFrame:
-    """What a tool boxes in a set; kept, for nothing about it depends on the model."""
+    """What a tool boxes in a set; saved, because it does not depend on the model."""
     files = [str(name) for name in labelled_set.dataset.recordings["file"]]
     paths = [labelled_set.dataset.path(name) for name in files]
     stamp = [
@@ -185,7 +185,7 @@ def boxes_of_tool(
     else:
         found = {}
         for name, recording in zip(files, paths, strict=True):
-            # of a recording with a wider band than is looked at, the tools hear no more than the model does
+            # if a recording has a wider band than is measured, the tools hear no more of it than the model does
             rate = min(probe(recording).sample_rate, labelled_set.front_end.sample_rate)
             boxes = find_boxes(tool, read(recording, sample_rate=rate), rate, settings)
             found[name] = boxes.round(6).tolist()
@@ -231,7 +231,7 @@ def draw(labelled_set: LabelledSet, events: pd.DataFrame, folder: Path) -> list[
 
 
 def _busiest_start(starts_s: FloatArray, span_s: float) -> float:
-    """Where a span of that length holds the most starts; 0 where there is none."""
+    """Where a span of that length holds the most starts; 0 if there are no starts."""
     if not len(starts_s):
         return 0.0
     inside = [(int(((starts_s >= s) & (starts_s < s + span_s)).sum()), -s) for s in starts_s]
@@ -239,7 +239,7 @@ def _busiest_start(starts_s: FloatArray, span_s: float) -> float:
 
 
 def format_set(labelled_set: LabelledSet, result: Mapping[str, Any]) -> str:
-    """One set as a table, and how each system's boxes are wrong."""
+    """One set as a table, with the kinds of mistakes of each system."""
     about = labelled_set.about()
     header = ["system", "as", *METRICS.values(), "boxes"]
     rows, diagnoses = [], []

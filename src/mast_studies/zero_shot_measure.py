@@ -16,7 +16,7 @@ from mast_studies.zero_shot_sets import LabelledSet
 
 ROW_METRICS = ("precision", "recall", "f1", "ap50", "miou", "f1_time", "f1_iom")
 TOUCHING = 0.1  # IoU from which a box says anything about another
-INSIDE = 0.5  # share of a box that makes it a piece of another
+INSIDE = 0.5  # a box is a piece of another if this share of it lies inside
 
 
 def scoring_of(labelled_set: LabelledSet, iou: float = 0.5) -> Scoring:
@@ -54,7 +54,7 @@ def as_row(found: Evaluation, *, scores: Evaluation | None = None) -> dict[str, 
 def measure_thresholds(
     labelled_set: LabelledSet, found: SearchResult, *, resamples: int = 1_000
 ) -> dict[str, Any]:
-    """A model at its own threshold, and at the one that is best on this very set (which flatters)."""
+    """A model at its own threshold, and at the one that is best on this set (which flatters)."""
     here = measure(labelled_set, found.events, resamples=resamples)
     rows: dict[str, Any] = {}
     everything = measure(labelled_set, found.scored, resamples=resamples)
@@ -92,7 +92,7 @@ def difference(labelled_set: LabelledSet, a: pd.DataFrame, b: pd.DataFrame) -> d
 
 
 def diagnose(labelled_set: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
-    """What is wrong with the boxes, beyond how many are right.
+    """How the boxes are wrong, not just how many are right.
 
     Returns:
         ``f1_iou30``: F1 when an overlap of 0.3 is enough. Shares of truths: ``missed`` (no box touches it), ``split``

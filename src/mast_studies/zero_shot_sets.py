@@ -1,4 +1,4 @@
-"""The labelled sets that models are measured on without having been trained there, and the model as it meets them."""
+"""The labelled sets that models are measured on without having been trained there, and the model as used on each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mast.models.card import CARD, WEIGHTS, load_card
 from mast.models.checkpoint import update_card
 from mast.version import __version__
 
-# what the sets that experts boxed hold, in words
+# the animals in the sets that experts boxed
 SET_ANIMALS = {
     "nbm_xc": "European birds",
     "birdeep_am1": "wetland birds",
@@ -27,10 +27,10 @@ SET_ANIMALS = {
     "cr_bats": "bats",
 }
 HALVES = ("first", "second", "both")
-# sets whose first half is for looking at while a model is made, and whose second half is not: which one is read has
-# to be said. Other scripts read these sets whole; docs/zero_shot.md says what came of that
+# the first half of these sets may be looked at while a model is made, the second half may not: --half has to name the
+# one to read. Other scripts read these sets whole; docs/zero_shot.md says what came of that
 HALVED = frozenset({"nbm_xc"})
-# sets whose other parts a shipped model may have learnt from
+# the parts to measure on, in sets whose other parts a shipped model may have learnt from
 PARTS: dict[str, tuple[str, ...]] = {"birdeep_am1": ("temporal_ood",)}
 PAPER_BAND_HZ = FrontEnd().high_hz
 # a world that no model was trained in: its seed is used nowhere else, so neither are its species and sites
@@ -47,7 +47,7 @@ class LabelledSet:
         name: of the dataset's folder.
         part: which part of it, in words.
         dataset: recordings, boxes, what was listened to.
-        band_hz: upper edge of the band that is looked at.
+        band_hz: upper edge of the band that is searched.
     """
 
     name: str
@@ -92,7 +92,7 @@ def parse_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def half_of(names: Sequence[str], half: str) -> list[str]:
-    """A fixed half of some recordings, decided by their names alone; of an odd number the first half has one more.
+    """A fixed half of some recordings, decided by their names alone; an odd one is in the first half.
 
     >>> sorted(half_of(["a", "b", "c"], "first") + half_of(["c", "b", "a"], "second"))
     ['a', 'b', 'c']
@@ -125,7 +125,7 @@ def load_set(
     if name in HALVED and half is None:
         raise ConfigError(
             f"{folder}: this set is measured in halves; give --half {name}=first while a model is being made, and "
-            f"--half {name}=second once nothing is changed any more"
+            f"--half {name}=second once the model is final"
         )
     dataset = load_dataset(folder)
     what = "all recordings"

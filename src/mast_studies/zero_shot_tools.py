@@ -4,8 +4,8 @@
 - bambird's segmentation, with its published parameters;
 - a plain threshold on the log-mel spectrogram with connected components.
 
-Each is run with its published settings and over a grid around them. scikit-maad and bambird are needed here alone, so
-they are in an extra of their own: ``pip install 'mast-audio[peers]'`` (or ``--target DIR`` and ``--packages DIR``).
+Each is run with its published settings and over a grid around them. scikit-maad and bambird are needed only here, so
+they are in a separate extra: ``pip install 'mast-audio[peers]'`` (or ``--target DIR`` and ``--packages DIR``).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NO_BOXES: FloatArray = np.empty((0, 4))
 
 @dataclass(frozen=True)
 class Tool:
-    """Boxes without labels.
+    """A tool that boxes sounds without labels.
 
     Attributes:
-        name: as tables show it.
-        published: its settings as its authors give them; for the plain threshold, ours.
+        name: its name in tables.
+        published: the settings that its authors give; for the plain threshold, ours.
         grid: values to try, by setting; ``speed`` is understood by all (see :func:`find_boxes`).
         find: sound, its rate and settings → (N, 4) ``start_s, low_hz, end_s, high_hz``.
-        package: which it needs, if any.
+        package: the package that it needs, if any.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Tool:
 
     @property
     def missing(self) -> str:
-        """A sentence where it cannot be run here; empty where it can."""
+        """A sentence if it cannot be run here; empty if it can."""
         if self.package is None or find_spec(self.module) is not None:
             return ""
         return f"{self.name}: left out, {self.package} is not installed (pip install {self.package})"
@@ -62,7 +62,7 @@ class Tool:
 
     @property
     def version(self) -> str:
-        """Of the package; empty where there is none."""
+        """Version of the package; empty if there is none."""
         try:
             return version(self.package) if self.package else ""
         except PackageNotFoundError:
@@ -87,7 +87,7 @@ def find_boxes(tool: Tool, sound: Samples, rate: int, settings: ToolSettings) ->
         return NO_BOXES
     speed = float(settings.get("speed", 1.0))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of the tools: divisions by silence, deprecated calls
+        warnings.simplefilter("ignore")  # from the tools: divisions by silence, deprecated calls
         boxes = np.asarray(tool.find(sound, round(rate * speed), settings), dtype=np.float64).reshape(-1, 4)
     boxes = boxes[np.isfinite(boxes).all(axis=1)]
     boxes = boxes * np.array([speed, 1 / speed, speed, 1 / speed])
@@ -175,7 +175,7 @@ def _bambird(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
     found = []
     for start in range(0, len(signal), size):
         piece = signal[start : start + size]
-        if len(piece) < 0.5 * target:  # half a second, of which no background can be told
+        if len(piece) < 0.5 * target:  # half a second, too short to estimate a background
             continue
         table = extract_rois_full_sig(sig=piece, params=params)
         if len(table):

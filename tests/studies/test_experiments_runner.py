@@ -294,7 +294,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
-    assert told == ["pretrain: another process is at it, waiting"]
+    assert told == ["pretrain: another process is working on it, waiting"]
 
 
 def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Path) -> None:

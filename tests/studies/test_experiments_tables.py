@@ -234,7 +234,7 @@ def test_of_several_studies_those_without_a_result_are_left_alone(
     after = files(tmp_path / "out")
     assert after["rounds.csv"] == before["rounds.csv"]
     assert after["ood.csv"] != before["ood.csv"]
-    sentence = "what was asked for failed, so no table was written"
+    sentence = "everything requested failed, so no table was written"
     (line,) = [line for line in told.output.splitlines() if line.endswith(sentence)]
     assert {"rounds", "retrieval"} <= set(line.partition(":")[0].split(", "))
     assert f"{sentence}." in (tmp_path / "out" / "report.html").read_text()

@@ -65,5 +65,7 @@ def test_scores_are_means_over_the_systems() -> None:
 
 def test_a_folder_without_a_seed() -> None:
     assert seed_of(Path("work/soundscape-bench-14/found")) == 14
-    with pytest.raises(MastError, match="expected the folder found below one such as soundscape-bench-4"):
+    with pytest.raises(
+        MastError, match="expected a folder named found, inside one such as soundscape-bench-4"
+    ):
         seed_of(Path("work/found"))
