@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# types are checked beside the tests: alone they would leave a core idle for a minute
+# types are checked while the tests run: by themselves they would leave a core idle for a minute
 test: lint layers
 	$(MAKE) --no-print-directory -j 2 types pytest
 
@@ -28,9 +28,9 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports
 
-# compiled modules are kept, also where the environment says otherwise: three workers and some hundred processes that tests
-# start load them; a file's tests stay with one worker until another has nothing left, so fixtures are made once; on two
-# cores a third worker computes while others wait for browsers, locks and processes that end
+# bytecode is kept even if the environment says otherwise: three workers and some hundred processes that tests start
+# load it; a file's tests stay with one worker until another has nothing left, so fixtures are made once; on two cores a
+# third worker computes while others wait for browsers, locks and exiting processes
 pytest: setup
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 

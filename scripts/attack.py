@@ -4,11 +4,11 @@
     python scripts/attack.py recordings tables --seed 7       # these parts, with other damage
     python scripts/attack.py recordings --count 50            # a quick look
 
-Each part is a script of its own in scripts/attacks, runs as a process of its own, and is stopped when it takes too long
-or too much memory. An attack *falls* when mast answers with anything other than a result or one clear sentence: an
-internal error, a crash, an endless wait, or a number that cannot be true. Run it by hand before a release.
+Each part is a separate script in scripts/attacks, runs in its own process, and is stopped when it takes too long or too
+much memory. An attack *falls* when mast answers with anything other than a result or one clear sentence: an internal
+error, a crash, an endless wait, or a number that cannot be true. Run it by hand before a release.
 
-Ends with 1 where something fell.
+Exits with 1 if something fell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     """One script of the campaign.
 
     Attributes:
-        count: attacks that it makes by default; 0 where their number is fixed.
+        count: number of attacks by default; 0 if their number is fixed.
         limit_s: seconds after which it counts as fallen.
         description: in a few words.
     """
@@ -51,7 +51,7 @@ PARTS = {
 
 
 def attack(name: str, *, count: int, seed: int) -> dict[str, Any]:
-    """Run one part; what it counted, and what fell."""
+    """Run one part; returns its counts, and what fell."""
     part = PARTS[name]
     with tempfile.TemporaryDirectory(prefix=f"mast-{name}-") as folder:
         summary = Path(folder) / "summary.json"
@@ -91,7 +91,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"all by default: {', '.join(PARTS)}")
-    parser.add_argument("--count", type=int, default=0, help="attacks of each part that draws them at random")
+    parser.add_argument("--count", type=int, default=0, help="attacks in each part that draws them at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()

@@ -11,7 +11,7 @@ from typing import Any
 from mast.cli.main import SUMMARIES, load_command
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
-COMMON = ("quiet", "debug", "help")  # every command has them: listed once, at the top
+COMMON = ("quiet", "debug", "help")  # every command has these, so they are listed once, at the top
 TOP = """\
 # Command line
 
@@ -41,7 +41,7 @@ def main() -> None:
     fresh = cli_page()
     if "--check" in sys.argv:
         same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == fresh
-        sys.exit(0 if same else "docs/cli.md: not what the commands say; run scripts/cli_page.py")
+        sys.exit(0 if same else "docs/cli.md: differs from the commands' help; run scripts/cli_page.py")
     PAGE.write_text(fresh, encoding="utf-8")
 
 
@@ -77,7 +77,7 @@ def _command(name: str, command: Any) -> str:
 
 
 def _prose(help_text: str) -> list[str]:
-    r"""Paragraphs of a help text; what follows a line with only ``\b`` keeps its lines."""
+    r"""Paragraphs of a help text; a paragraph after a line with only ``\b`` keeps its line breaks."""
     blocks = []
     for paragraph in inspect.cleandoc(help_text).split("\n\n"):
         lines = paragraph.strip("\n").split("\n")
@@ -104,7 +104,7 @@ def _table(what: str, records: list[tuple[str, str]]) -> str:
 
 
 def _default(about: str) -> tuple[str, str]:
-    """The text of an option, and what its ending in brackets says: required, a default, a range."""
+    """The text of an option, and the facts in the brackets at its end: required, a default, a range."""
     found = re.fullmatch(r"(.*?)\s+\[([^\[\]]*)\]", about, flags=re.DOTALL)
     if found is None or not re.match(r"required|default|-?\d|x", found[2]):
         return about, ""
@@ -120,7 +120,7 @@ def _cell(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Help text as Markdown: options become code, signs that Markdown would swallow are kept."""
+    """Help text as Markdown: options become code, and characters that Markdown would swallow are escaped."""
     pieces = re.split(r"(`[^`]*`)", text)
     for i in range(0, len(pieces), 2):  # outside backticks
         linked = re.split(r"(docs/\w+\.md)", pieces[i])

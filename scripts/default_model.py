@@ -3,20 +3,20 @@
     python scripts/default_model.py --pool POOL --expert BIRDS --work runs/default --out src/mast/pretrained/default
 
 ``POOL``: clips with a ``clips.csv`` (``file, source, label, duration_s, licence``) under licences that allow a model to
-be shipped. ``BIRDS``: a small boxed dataset, of which only the part ``train`` is used. Further worlds are simulated: in
-each, other species, sites, recorders and weather; calls are procedural, real (isolated clips of the pool) or both, and
-so are backgrounds. Masked pretraining on pool and worlds; training on worlds boxed by many annotators (and the expert's
-boxes), where the model learns to find. Three refinements from there, each on worlds of another kind, learn what people
-take for one event; their weights are averaged, which carries further than any of them, and a last short lesson settles
-the average. A long lesson on worlds of all kinds follows, and is averaged with what it came from. Then come pieces of
-the pool that were boxed by eye (``default_model_checked.csv``), among sparser worlds: two lessons, with fewer and with
-more of them, are averaged with what they came from. Of two boxes of which one lies in the other, the model gives the
-better. Threshold and calibration are from clips of the pool that none was trained on.
-``--teach MODEL``: a trial instead, of which nothing is shipped yet. A lesson on worlds with bats and fish as
-themselves, a larger detector trained on the same worlds, and a round of self-training on the pool's clips with that one
-as teacher.
-``--self-train``: a round on the pool first. Training and the lessons want a GPU (an hour and a half), but for two that
-take half an hour on two CPU cores; ``--trained`` starts with the refinements.
+be shipped. ``BIRDS``: a small boxed dataset, of which only the part ``train`` is used. The rest is simulated worlds,
+each with its own species, sites, recorders and weather; calls are procedural, real (isolated clips of the pool) or
+both, and so are backgrounds. Masked pretraining uses pool and worlds. The model then learns to find sounds by training
+on worlds boxed by many annotators (and on the expert's boxes). Three refinements follow, each on worlds of another
+kind, to learn what people count as one event; their weights are averaged, which generalises better than any one of
+them, and a last short lesson settles the average. A long lesson on worlds of all kinds follows, and is averaged with
+its start. Then come pieces of the pool that were boxed by eye (``default_model_checked.csv``), among sparser worlds:
+two lessons, with fewer and with more of them, are averaged with their start. If one box lies in another, the model
+gives the better of the two. Threshold and calibration come from clips of the pool that were never trained on.
+
+``--teach MODEL`` runs an experiment instead, from which nothing is shipped yet: a lesson on worlds with bats and fish
+as themselves, a larger detector trained on the same worlds, and a round of self-training on the pool's clips with that
+detector as teacher. ``--self-train`` adds a round on the pool first. Training and the lessons need a GPU (an hour and a
+half), except for two that take half an hour on two CPU cores; ``--trained`` starts with the refinements.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ REFINEMENT = RECIPE.with_stem("default_model_refine")
 TEACHER = RECIPE.with_stem("default_model_teacher")
 CHECKED = RECIPE.with_name("default_model_checked.csv")
 REFINEMENTS = ("calls", "expert", "songs")
-FIRST_SEED = 1_000  # of the worlds; the benchmark's are beyond 7,000, those of zero-shot tests beyond 9,000
+FIRST_SEED = 1_000  # for the worlds; the benchmark's are above 7,000, the zero-shot tests' above 9,000
 NOISE_LABELS = (
     *BACKGROUND_LABELS,
     "Rain",
@@ -74,8 +74,8 @@ NOISE_LABELS = (
     "Helicopter",
 )
 RECORDINGS = 12  # minutes of each world
-# of the smaller of two boxes. People hardly ever draw a box inside another (mast_studies/nested_boxes.py), unlike the
-# simulator, which knows every animal: what is one event, a phrase or its notes, has to be decided
+# share of the smaller of two boxes. People hardly ever draw a box inside another (mast_studies/nested_boxes.py), unlike
+# the simulator, which knows every animal: the model has to decide whether a phrase or its notes are the event
 NESTED = 0.8
 RATE = 16_000
 Sound = np.ndarray[Any, Any]
@@ -83,7 +83,7 @@ DATA = (
     "simulated worlds, a pool of freely licensed clips (84 minutes of it boxed by a vision-language model), and the "
     "training days of BIRDeep's recorder AM1"
 )
-# whose boxes a precision was measured on: said by `mast detect --precision`
+# the boxes that precision was measured on, as `mast detect --precision` reports them
 VALIDATION = "freely licensed clips, boxed by a vision-language model and checked by nobody"
 ATTRIBUTION = """
 ## Whose sound it learnt from
@@ -114,18 +114,16 @@ def main() -> None:
     parser.add_argument("--expert", type=Path, help="a boxed dataset; only its train part is used")
     parser.add_argument("--work", type=Path, default=Path("runs/default"))
     parser.add_argument(
-        "--worlds", type=float, default=1.0, help="factor on the number of worlds, for a rehearsal"
+        "--worlds", type=float, default=1.0, help="factor for the number of worlds, for a rehearsal"
     )
     parser.add_argument("--workers", type=int, default=2, help="simulating processes")
     parser.add_argument("--set", action="append", default=[], help="as in mast fit")
-    parser.add_argument("--out", type=Path, help="where the model to ship goes; left in WORK by default")
+    parser.add_argument("--out", type=Path, help="where to write the model to ship; left in WORK by default")
     parser.add_argument("--self-train", action="store_true", help="also self-train on the pool")
-    parser.add_argument("--trained", type=Path, help="a trained model that is only to be refined")
-    parser.add_argument("--calibrate", type=Path, help="a finished model that is only to be calibrated again")
-    parser.add_argument(
-        "--ranges", type=Path, help="a finished model of which only the ranges are to be measured again"
-    )
-    parser.add_argument("--teach", type=Path, help="a finished model that a larger one is to teach")
+    parser.add_argument("--trained", type=Path, help="a trained model, to run only the refinements")
+    parser.add_argument("--calibrate", type=Path, help="a finished model, to only calibrate it again")
+    parser.add_argument("--ranges", type=Path, help="a finished model, to only measure its ranges again")
+    parser.add_argument("--teach", type=Path, help="a finished model, to be taught by a larger one")
     options = parser.parse_args()
     if options.teach is not None:
         finalise(teach(options.teach, options), checked_minutes(options.pool, options.work / "checked"))
@@ -151,7 +149,7 @@ def main() -> None:
 
 
 def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
-    """One lesson after training. The model's folder."""
+    """Run one lesson after training; returns the model's folder."""
     lesson, data, run = LESSONS[name], options.work / f"data_{name}", options.work / name
     gather_dataset(data, lesson, make_worlds(data, name, options), options)
     overrides = dict(parse_override(text) for text in options.set)
@@ -162,7 +160,10 @@ def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
 
 
 def teach(start: Path, options: argparse.Namespace) -> Path:
-    """The lesson "faunas", then what a larger detector of the same worlds finds in the pool. The model's folder."""
+    """Run the lesson "faunas", then learn what a larger detector of the same worlds finds in the pool.
+
+    Returns the model's folder.
+    """
     learnt = refine("faunas", start, options)
     data, teacher, student = (options.work / name for name in ("data_faunas", "teacher", "student"))
     overrides = dict(parse_override(text) for text in options.set)
@@ -184,9 +185,9 @@ def teach(start: Path, options: argparse.Namespace) -> Path:
 
 
 def average(models: list[Path], out: Path) -> Path:
-    """The mean of the weights that all have, and of the thresholds; the first one's card, without its ranges.
+    """Average the weights that all models have, and the thresholds; the card is the first one's, without its ranges.
 
-    One that is named several times counts that many times. Returns the model's folder.
+    A model that is named several times counts that many times. Returns the model's folder.
     """
     loaded = [load_checkpoint(folder) for folder in models]
     mean, card = loaded[0]
@@ -201,7 +202,7 @@ def average(models: list[Path], out: Path) -> Path:
 
 
 def finalise(folder: Path, data: Path) -> None:
-    """No box inside another; threshold and calibration of an average, from what a dataset holds back for validation."""
+    """Make an average ready for use: no box inside another, and threshold and calibration from held-back recordings."""
     model, card = load_checkpoint(folder)
     assert isinstance(model, MastDetector)
     model.config = model.config.model_copy(update={"nested": NESTED})
@@ -227,7 +228,7 @@ def finalise(folder: Path, data: Path) -> None:
 
 
 class HeldBack(NamedTuple):
-    """Chunks to choose and calibrate by, and how they are looked at."""
+    """Chunks to choose and calibrate by, and how they are processed."""
 
     chunks: Chunks
     machine: Machine
@@ -248,7 +249,7 @@ def hold_back(data: Path, front_end: FrontEnd) -> HeldBack:
 
 
 def calibrate(folder: Path, held: HeldBack) -> None:
-    """What a model's scores mean; its threshold stays."""
+    """Calibrate a model's scores; its threshold stays."""
     calibrate_checkpoint(
         folder,
         held.chunks,
@@ -261,7 +262,7 @@ def calibrate(folder: Path, held: HeldBack) -> None:
 
 
 def train_all(options: argparse.Namespace) -> Path:
-    """Pretrain, train, self-train where asked for; a killed stage resumes. The model's folder."""
+    """Pretrain, train, and self-train if requested; a killed stage resumes. Returns the model's folder."""
     data = options.work / "data"
     gather_dataset(data, LESSONS["train"], make_worlds(data, "train", options), options)
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
@@ -281,9 +282,9 @@ def train_all(options: argparse.Namespace) -> Path:
 
 
 def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_rate: int = RATE) -> Path:
-    """A pool's clips end to end, a minute a recording: alone, most are shorter than half a chunk.
+    """A pool's clips end to end, a minute per recording: by themselves, most are shorter than half a chunk.
 
-    Clips that are held back to choose and calibrate by are left out.
+    Clips that are held back for choosing and calibrating are left out.
     ``sources``: only these. ``sample_rate``: what the files' headers say; a quarter of the clips' own plays them
     four times slower.
     """
@@ -308,7 +309,7 @@ def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_r
 
 
 def group_by_minute(sounds: Iterable[Sound]) -> Iterator[list[Sound]]:
-    """As many in a row as make a minute or a little more; the last ones may be less."""
+    """Groups of consecutive clips that last a minute or a little more; the last group may be shorter."""
     minute: list[Sound] = []
     for sound in sounds:
         minute.append(sound)
@@ -320,7 +321,7 @@ def group_by_minute(sounds: Iterable[Sound]) -> Iterator[list[Sound]]:
 
 
 def _print_progress(what: str) -> Progress:
-    """A line every now and then."""
+    """Prints a line of progress every now and then."""
     last_step = [-1]
 
     def progress(done: int, total: int, text: str) -> None:
@@ -345,7 +346,7 @@ def varied_style(rng: np.random.Generator) -> BoxStyle:
 def consistent_style(rng: np.random.Generator, faint_db: tuple[float, float] = (28.0, 40.0)) -> BoxStyle:
     """An annotator with habits: calls apart, songs and trains of notes together, echoes left outside.
 
-    ``faint_db``: how far below its peak a call is still drawn, between these.
+    ``faint_db``: range of how far below its peak a call is still drawn.
     """
     return BoxStyle(
         gap_s=rng.uniform(0.08, 0.16),
@@ -359,7 +360,7 @@ def consistent_style(rng: np.random.Generator, faint_db: tuple[float, float] = (
 
 
 class Annotator(NamedTuple):
-    """Who boxes a world, and which share of its species sing."""
+    """Who boxes a world, and the share of its species that sing."""
 
     style: Callable[[np.random.Generator], BoxStyle]
     motifs: float = 0.0
@@ -367,17 +368,17 @@ class Annotator(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a stage of training is made of.
+    """The data and settings of a stage of training.
 
     Attributes:
         first: number of its first world; the same number by another annotator is another world.
-        worlds: to learn from, and to choose and calibrate by.
+        worlds: how many to learn from, and how many to choose and calibrate by.
         annotators: in turn, world by world.
-        expert_times: how often the expert's dozen minutes are heard among them.
-        checked_times: how often the checked minutes of the pool are.
-        density: of animals, between these; at 1 as many as the simulator finds usual.
+        expert_times: how often the expert's dozen minutes are repeated among them.
+        checked_times: how often the checked minutes of the pool are repeated.
+        density: range of the density of animals; 1 is the simulator's usual number.
         faunas: in turn, world by world; none for birds and their neighbours.
-        settings: of the recipe, where it is a refinement.
+        settings: settings of the recipe, for a refinement.
     """
 
     first: int
@@ -404,7 +405,7 @@ _REAL = Lesson(
     _ALL_ANNOTATORS,
     expert_times=6,
     checked_times=8,
-    density=(0.2, 3.0),  # nearer to what people record
+    density=(0.2, 3.0),  # closer to what people record
     settings={"train.epochs": 20, "train.lr": 1.5e-3},
 )
 LESSONS = {
@@ -428,7 +429,7 @@ LESSONS = {
         expert_times=6,
         settings={
             "train.detector.detail": 16
-        },  # beside the encoder while it learns; the average is without it
+        },  # a path beside the encoder during training; the average leaves it out
     ),
     "long": Lesson(
         1_000,
@@ -456,7 +457,7 @@ LESSONS = {
 
 
 def draw_world(number: int, name: str, pool: Path) -> Simulation:
-    """One world: which calls, which backgrounds, how many animals, at which hours, boxed by whom."""
+    """One world: its calls and backgrounds, number of animals, hours and annotator."""
     lesson = LESSONS[name]
     annotator = lesson.annotators[(number - lesson.first) % len(lesson.annotators)]
     rng = np.random.default_rng([FIRST_SEED, number])
@@ -491,7 +492,7 @@ def draw_world(number: int, name: str, pool: Path) -> Simulation:
 
 
 def make_worlds(data: Path, lesson: str, options: argparse.Namespace) -> list[tuple[Path, str]]:
-    """Simulate what is not there yet; each world's folder and split."""
+    """Simulate the worlds that are not there yet; returns each world's folder and split."""
     counts = LESSONS[lesson].worlds.items()
     splits = [split for split, n in counts for _ in range(max(2, round(n * options.worlds)))]
     first = LESSONS[lesson].first
@@ -563,7 +564,7 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     table["split"] = ["val" if is_held_back(name) else "train" for name in table["file"]]
     table["source"] = table["file"].str.partition("/")[
         0
-    ]  # calibration asks how sources differ: none shares a minute
+    ]  # calibration compares sources, so no minute mixes them
     recordings: list[dict[str, object]] = []
     boxes: list[pd.DataFrame] = []
     for (split, source), pieces in table.groupby(["split", "source"]):
@@ -585,7 +586,7 @@ def checked_minutes(pool: Path, out: Path) -> Path:
 
 
 def _read_pieces(pool: Path, pieces: Iterable[tuple[str, float, float]]) -> Iterator[Sound]:
-    """Of each piece of a clip, from here to there; a clip is read once for its pieces in a row."""
+    """The sound of each piece of a clip, cut to its span; a clip is read once for consecutive pieces."""
     cached: dict[str, Sound] = {}
     for file, from_s, to_s in pieces:
         if file not in cached:
@@ -594,7 +595,7 @@ def _read_pieces(pool: Path, pieces: Iterable[tuple[str, float, float]]) -> Iter
 
 
 def pack(model: Path, out: Path, options: argparse.Namespace) -> None:
-    """The model to ship: half-precision weights, its licence, and whom to thank."""
+    """Write the model to ship: half-precision weights, licence and attribution."""
     found, card = load_checkpoint(model)
     kept = (
         "kind",
@@ -605,7 +606,7 @@ def pack(model: Path, out: Path, options: argparse.Namespace) -> None:
         "metrics",
         "recipe",
         "commit",
-    )  # what names no folder of this machine
+    )  # only facts that name no folder of this machine
     provenance = {key: card.provenance[key] for key in kept if key in card.provenance}
     provenance |= {"data": DATA, "made_by": "scripts/default_model.py"}
     card = card.model_copy(update={"licence": "Apache-2.0", "provenance": provenance})

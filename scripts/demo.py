@@ -1,10 +1,10 @@
 """`make demo`: from sound and a few boxes to a detector, a report and tables, by the commands users type.
 
-Two simulated sites, so that the truth is known. The first is labelled, the second nobody labelled: its boxes are kept
-apart and only used to say, at the end, how well the detector does there: unchanged, after training on the
-first site's boxes, and after self-training on sound without boxes.
+Two sites are simulated, so that the truth is known. The first is labelled, the second is not: its boxes are kept apart
+and only used at the end, to say how well the detector does there: unchanged, after training on the first site's boxes,
+and after self-training on sound without boxes.
 
-It is small, so that two CPU cores without instructions for bfloat16 are done in a few minutes. The seconds of CPU time
+It is small, so that two CPU cores without bfloat16 instructions finish in a few minutes. The seconds of CPU time
 are counted and printed at the end: at most 240.
 """
 
@@ -35,7 +35,7 @@ SETTINGS: dict[str, float | str] = {
     "train.batch_size": 4,
     "train.top_blocks": 1,
     "selftrain.rounds": 1,
-    "selftrain.threshold": "validation",  # few chunks: better no pseudo-box than a doubtful one
+    "selftrain.threshold": "validation",  # with few chunks, no pseudo-box is better than a doubtful one
     "selftrain.max_chunks": 16,
     "selftrain.measure_other_parts": "false",
     **{
@@ -49,7 +49,7 @@ SETTINGS: dict[str, float | str] = {
         }.items()
     },
 }
-# half of them at each site; short ones, a chunk each, for intervals are over recordings
+# half of them at each site; they are short, one chunk each, because intervals are over recordings
 RECORDINGS, DURATION_S = 64, 10.24
 TEST = 12  # at the second site, with boxes for the last table; the others there are the archive
 
@@ -57,7 +57,7 @@ TEST = 12  # at the second site, with boxes for the last table; the others there
 def mast(*arguments: str) -> None:
     """Show a command, run it, stop at the first failure."""
     print(f"\n$ mast {' '.join(arguments)}", flush=True)
-    # threads that wait for each other sleep: where other programs run too, spinning took three times the CPU time
+    # waiting threads sleep: with other programs running, spinning took three times the CPU time
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     subprocess.run([sys.executable, "-m", "mast.cli.main", *arguments], check=True, env=environment)
 
@@ -90,7 +90,7 @@ def main() -> None:
     from mast.reports.fit_verdict import f1_table, read_learnt, read_tallies, verdict
 
     metrics = json.loads((run / "metrics.json").read_text())
-    print("\nThe first site was labelled, the other (other sites) by nobody:")
+    print("\nThe first site was labelled, the second (other sites) was not:")
     print("\n".join([*f1_table(metrics), verdict(read_tallies(metrics), read_learnt(metrics))]))
     print(
         f"\nDone in {(time.monotonic() - started) / 60:.1f} minutes ({cpu_seconds():.0f} seconds of CPU time). "
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def cpu_seconds() -> float:
-    """Of this process and all commands so far, on all cores together."""
+    """CPU seconds of this process and all commands so far, on all cores together."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -114,7 +114,7 @@ def divide(world: Path) -> tuple[Path, Path]:
     home = recordings[0]["site"]
     at_home = [row for row in recordings if row["site"] == home]
     away = [row for row in recordings if row["site"] != home]
-    # the split column is left empty at home: mast divides what it may learn from
+    # the split column is empty for the first site: mast divides what it may learn from
     known = [{**row, "split": ""} for row in at_home]
     known += [{**row, "split": "site_ood"} for row in away[:TEST]]
     unknown = away[TEST:]

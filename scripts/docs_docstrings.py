@@ -1,4 +1,4 @@
-"""An extension of griffe: our docstrings are written for `help()`; on the site their few marks become Markdown."""
+"""A griffe extension: our docstrings are written for `help()`; for the site, their markup becomes Markdown."""
 
 from __future__ import annotations
 

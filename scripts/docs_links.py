@@ -1,11 +1,11 @@
-"""Hooks of mkdocs for what the repository's Markdown does not say as the site needs it.
+"""mkdocs hooks that adapt the repository's Markdown to the site.
 
 Links from a page to files outside `docs/` become plain names, because those are not part of the site:
 `[results](../results/scan.json)` is a link in the repository and reads `results/scan.json` on the site. A link to a
 file that does not exist is a warning, which `mkdocs build --strict` turns into a failure.
 
-In code an option such as `--out` stays on one line, in a table an interval such as (0.22–0.50). In the cell of a table
-`\\|` is `|`, which it has to be written as.
+In code an option such as `--out` stays on one line, in a table an interval such as (0.22–0.50). Inside a table cell,
+where `|` has to be written as `\\|`, it becomes `|` again.
 """
 
 from __future__ import annotations

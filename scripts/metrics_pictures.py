@@ -37,7 +37,7 @@ BOX = ["start_s", "low_hz", "end_s", "high_hz"]
 
 
 def main() -> None:
-    """Simulate, make up, draw."""
+    """Simulate, make up detections, draw."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -109,7 +109,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def iou_picture() -> Figure:
-    """The same call boxed ever better."""
+    """The same call, boxed better and better."""
     truth = np.array([0.0, 0.0, 10.0, 6.0])
     predictions = [(7, 3.5, 15, 8.5), (3, 1.4, 13, 7.4), (1.6, 0.9, 11.6, 6.9), (0.4, 0.3, 10.5, 6.2)]
     figure = new_figure(10, 2.6)
@@ -213,7 +213,7 @@ def threshold_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
         (hits / n_truth, GREEN, "recall"),
         (2 * hits / (kept + n_truth), "black", "F1"),
     ):
-        enough = kept >= 10  # the first few are luck
+        enough = kept >= 10  # the values of the first few are luck
         axes.plot(outcome.scores[enough], values[enough], color=colour, label=name, lw=2)
     axes.axvline(best.value, color=GREY, ls=":", lw=1.5)
     axes.annotate(

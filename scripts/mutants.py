@@ -2,13 +2,13 @@
 
     python scripts/mutants.py                                  # all of scripts/mutants.toml
     python scripts/mutants.py ema-of-raw-weights teacher-is-the-first   # these
-    python scripts/mutants.py --out results/mutants.json       # and keep what was found; again: only what is missing
+    python scripts/mutants.py --out results/mutants.json       # keep the results; then only what is missing
 
 Each mutant of the list names a file, a text that stands in it exactly once, what to put there instead, and the tests
-that should notice. It is applied to a copy of the working tree, these tests run there, and the first that fails is the
-one that killed it. The tests run without any change first: a test that fails anyway notices nothing.
+that should notice. It is applied to a copy of the working tree, the tests run there, and the first one that fails has
+killed it. The tests run once without any change first: a test that fails anyway notices nothing.
 
-Ends with 1 where a mutant survived, and with 2 where the list does not fit the code.
+Exits with 1 if a mutant survived, and with 2 if the list does not fit the code.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "scripts" / "mutants.toml"
-LIMIT_S = 1_800  # for the tests of one mutant: one that makes a loop endless must end, too
-# nothing of mast, which is loaded from the changed copy
+LIMIT_S = 1_800  # for the tests of one mutant, because a mutant may cause an endless loop
+# no modules of mast: those are loaded from the changed copy
 _SLOW = (
     "torch",
     "accelerate",
@@ -63,8 +63,8 @@ class Mutant:
 
     Attributes:
         name: what it is called on the command line.
-        breaks: what goes wrong then, in a few words.
-        file: below the repository's root.
+        breaks: what goes wrong with it, in a few words.
+        file: path in the repository.
         old: a text that stands in the file exactly once.
         new: what stands there instead.
         tests: files or node ids, as pytest takes them.
@@ -88,7 +88,8 @@ class Mutant:
         found = text.count(self.old)
         if found != 1 or self.old == self.new:
             raise MutantError(
-                f"mutant {self.name}: its old text is {found} times in {self.file}, expected once, and changed by it"
+                f"mutant {self.name}: its old text occurs {found} times in {self.file}, expected once, with a new "
+                "text that differs"
             )
         return text.replace(self.old, self.new)
 
@@ -105,13 +106,13 @@ def load_mutants(path: Path = LIST) -> list[Mutant]:
 
 
 def run_mutants(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant and the test that noticed it, or an empty text where none did."""
+    """Each mutant and the test that noticed it, or an empty text if none did."""
     for mutant in mutants:
-        mutant.apply(root)  # all of the list must fit before anything runs
+        mutant.apply(root)  # the whole list must fit before anything runs
     with _copy_of(root) as copy:
         noticed = _run_tests(copy, sorted({test for mutant in mutants for test in mutant.tests}))
         if noticed:
-            raise MutantError(f"{noticed} fails without any change; mend it first")
+            raise MutantError(f"{noticed} fails without any change; fix it first")
         for mutant in mutants:
             path = copy / mutant.file
             before = path.read_text(encoding="utf-8")
@@ -124,7 +125,7 @@ def run_mutants(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[
 
 @contextmanager
 def _copy_of(root: Path) -> Iterator[Path]:
-    """The working tree without what git ignores, in a folder that goes away."""
+    """A temporary copy of the working tree without what git ignores."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -143,7 +144,7 @@ def _copy_of(root: Path) -> Iterator[Path]:
 def _run_tests(root: Path, tests: Sequence[str]) -> str:
     """The first test that fails, or an empty text.
 
-    They run in a fork of this process, which has loaded what takes long to load: most of a test run's time otherwise.
+    They run in a fork of this process, which has already loaded the slow imports: otherwise most of a run's time.
     """
     _load_slow_libraries()
     with tempfile.TemporaryFile("w+") as output:
@@ -188,7 +189,7 @@ def _run_pytest(root: Path, tests: Sequence[str], output: int) -> NoReturn:
 
 
 def _wait(child: int) -> int | None:
-    """The exit code of a fork; None where it had to be ended."""
+    """The exit code of a fork; None if it had to be killed."""
     until = time.monotonic() + LIMIT_S
     ended = 0
     try:
@@ -196,7 +197,7 @@ def _wait(child: int) -> int | None:
             ended, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0 if ended else 0.1)
         return os.waitstatus_to_exitcode(status) if ended else None
-    finally:  # Ctrl-C ends the tests, too
+    finally:  # Ctrl-C also ends the tests
         if not ended:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -210,7 +211,7 @@ def _load_slow_libraries() -> None:
 
 
 def _load_earlier(out: Path | None, commit: str) -> dict[str, dict[str, str]]:
-    """What an earlier run found about this very commit."""
+    """The results of an earlier run on the same commit."""
     if out is None or not out.is_file():
         return {}
     before = json.loads(out.read_text(encoding="utf-8"))
@@ -218,7 +219,7 @@ def _load_earlier(out: Path | None, commit: str) -> dict[str, dict[str, str]]:
 
 
 def _commit() -> str:
-    """The commit, which must be what is tested."""
+    """The commit; refuses a working tree that differs from it."""
     changed = subprocess.run(
         ["git", "status", "--porcelain", "--", "src", "tests", "scripts", "benchmarks"],
         cwd=ROOT,
@@ -228,7 +229,7 @@ def _commit() -> str:
     ).stdout
     if changed:
         raise MutantError(
-            "--out: the working tree differs from its commit; commit first, so that the result says of what"
+            "--out: the working tree differs from its commit; commit first, so that the result names what was tested"
         )
     from mast.version import commit
 
@@ -244,13 +245,13 @@ def _write(out: Path, mutants: Sequence[Mutant], found: dict[str, dict[str, str]
 
 
 def main() -> int:
-    """Run what was asked for; see the head of this file."""
+    """Run the requested mutants; see the top of this file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="mutants to run; all by default")
     parser.add_argument("--list", action="store_true", help="only name them")
-    parser.add_argument("--out", type=Path, help="JSON file to keep what is found; needs a clean tree")
+    parser.add_argument("--out", type=Path, help="JSON file for the results; needs a clean tree")
     options = parser.parse_args()
     try:
         mutants = load_mutants()

@@ -2,9 +2,9 @@
 
     python scripts/readme_picture.py --data FOLDER     # or with MAST_SHARED_DATA set
 
-A recording is found by its name, anywhere below FOLDER and in any format. One that is not there is skipped in one
-sentence. Only recordings whose licence allows pictures are listed; no sound is ever written. Bats and fish, for
-which there is no such recording, are simulated.
+A recording is found by its name, anywhere below FOLDER and in any format. Missing ones are skipped with a message. Only
+recordings whose licence allows pictures are listed; no sound is ever written. Bats and fish, for which there is no such
+recording, are simulated.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Sound(NamedTuple):
     author: str
     licence: str
     link: str
-    boxed: bool = False  # an expert's boxes lie beside it, as in a dataset
+    boxed: bool = False  # an expert's boxes lie next to it, as in a dataset
     masked: bool = False  # as the encoder sees it in pretraining, without boxes
     width: int = NARROW  # pixels
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="names of pictures")
     options = parser.parse_args()
     if options.data is None:
-        sys.exit("readme_picture: say where the recordings are with --data, or set MAST_SHARED_DATA")
+        sys.exit("readme_picture: give the folder of recordings with --data, or set MAST_SHARED_DATA")
     for name, png in pictures(Path(options.data), options.only):
         write_atomic(IMAGES / f"{name}.png", png)
         print(f"{name}.png: {len(png) / 1000:.0f} kB")
@@ -178,7 +178,7 @@ def simulated_picture(name: str) -> bytes:
 
 
 def reduce_png(png: bytes, width: int) -> bytes:
-    """A picture of this width in greys and the two colours of boxes: a gallery of ten has to stay small."""
+    """A picture of this width, reduced to greys and the two colours of boxes so that a gallery of ten stays small."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
     colours = [(grey, grey, grey) for grey in np.linspace(255, 0, GREYS[width])]

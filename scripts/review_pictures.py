@@ -4,8 +4,8 @@
 
 Takes a day in the Jura (scikit-maad, BSD-3-Clause) and two mornings in Australia (audio-analysis by QUT Ecoacoustics,
 Apache-2.0) from anywhere below FOLDER, searches them with the embedded model, names what it finds with BirdNET, opens
-the pages in Chromium, works on them as a reviewer would, and photographs them in a laptop's window and in a wide one.
-The reviewer's decisions are made up. No sound is written but to a temporary folder.
+the pages in Chromium, works on them as a reviewer would, and takes screenshots in a laptop-sized window and in a wide
+one. The reviewer's decisions are made up. Sound is only written to a temporary folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATIENCE_MS = 120_000
 QUALITY = 60  # of WebP
 READY = """() => { const r = mastReview; return r.state.recording && !r.actions.arriving && !r.spectrogram.frame
   && !r.spectrogram.tiles.busy && r.overview.pictures.length && r.outbox.waiting() === 0; }"""
-# every small picture in the window is painted
+# every thumbnail in the window is painted
 PAINTED = """() => [...document.querySelectorAll(".thumbnail")].every((node) => {
   const { top, bottom, width } = node.getBoundingClientRect();
   if (!width || bottom < 0 || top > innerHeight) return true;
@@ -64,7 +64,7 @@ DECIDE_MANY = """async () => {
 
 
 def copy_recordings(data: Path, folder: Path) -> None:
-    """A folder of these recordings; the review page opens no links out of its folder."""
+    """A folder with copies of these recordings; the review page opens no links that leave its folder."""
     found = [path for path in data.rglob("*") if path.suffix.lower() in AUDIO_SUFFIXES]
     folder.mkdir(parents=True)
     for recorder in RECORDERS:
@@ -76,7 +76,7 @@ def copy_recordings(data: Path, folder: Path) -> None:
 
 
 def mast(*arguments: str | Path) -> None:
-    """A command of mast, in a process of its own."""
+    """Run a mast command in its own process."""
     subprocess.run([sys.executable, "-m", "mast", *map(str, arguments)], check=True)
 
 
@@ -92,7 +92,7 @@ def search_and_name(work: Path) -> None:
 
 @contextmanager
 def review_server(folder: Path, names: Path) -> Iterator[str]:
-    """`mast review` in a process of its own; gives its address."""
+    """`mast review` in its own process; yields its address."""
     program = (
         "import typer; from mast.cli.review import review; typer.run(review)"  # quicker than all of mast
     )
@@ -114,7 +114,7 @@ def review_server(folder: Path, names: Path) -> Iterator[str]:
 
 @contextmanager
 def app_server(folder: Path) -> Iterator[str]:
-    """`mast app` on a folder of recordings, in a process of its own; gives its address."""
+    """`mast app` on a folder of recordings, in its own process; yields its address."""
     command = [sys.executable, "-m", "mast", "app", str(folder), "--port", "0", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     with _address_of(process) as address:
@@ -123,7 +123,7 @@ def app_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _address_of(process: subprocess.Popen[str]) -> Iterator[str]:
-    """The address that a server prints; it is ended in the end."""
+    """Yields the address that a server prints, and stops the server afterwards."""
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -143,7 +143,7 @@ class Camera:
         self.page, self.out = page, out
 
     def open(self, address: str, name: str) -> None:
-        """Open the page and give a name."""
+        """Open the page and enter a name."""
         self.page.goto(address)
         self.page.fill("#name-field", name)
         self.page.keyboard.press("Enter")
@@ -158,7 +158,7 @@ class Camera:
         self.page.wait_for_timeout(300)
 
     def take(self, name: str) -> None:
-        """One picture, without passing messages."""
+        """Take one picture, without transient messages."""
         self.settle()
         while self.page.locator(".toast .cross").count():
             self.page.locator(".toast .cross").first.click()
@@ -166,7 +166,7 @@ class Camera:
 
 
 def _save(page: Any, path: Path, **options: Any) -> None:
-    """WebP, a quarter of the bytes of PNG: a page of ten pictures has to stay small."""
+    """Save as WebP, which takes a quarter of the bytes of PNG: a page of ten pictures has to stay small."""
     whole = Image.open(io.BytesIO(page.screenshot(**options))).convert("RGB")
     whole.thumbnail((1400, 1400))
     whole.save(path, quality=QUALITY, method=6)
@@ -199,7 +199,7 @@ def _review(camera: Camera) -> None:
     camera.take("label")
     page.keyboard.press("Escape")
     page.select_option("[name=order]", "random")
-    page.wait_for_timeout(2_000)  # the list comes
+    page.wait_for_timeout(2_000)  # wait for the list
     camera.settle()
     for key in "aaarraaaaraaaaaraaaaaaraaaaraa":
         page.keyboard.press(key)
@@ -264,7 +264,7 @@ def _look_around(camera: Camera) -> None:
 
 
 def photograph_app(address: str, out: Path) -> None:
-    """The app with what it has found."""
+    """The app with its detections."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:

@@ -17,7 +17,7 @@ _HOP = 0.75  # of `mast detect`, in windows
 
 
 class Rate(NamedTuple):
-    """How fast something searches, and how that is known."""
+    """How fast something searches, and where that was measured."""
 
     name: str
     times_real_time: float
@@ -47,13 +47,13 @@ def render(text: str) -> str:
 
 
 def load_result(name: str) -> dict[str, Any] | None:
-    """One result file, where it has been made."""
+    """One result file, if it exists."""
     path = ROOT / "results" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def rates() -> list[Rate]:
-    """What one core, and one GPU, searches in a second."""
+    """How much sound one core, and one GPU, searches in a second."""
     archive = load_result("archive")
     assert archive is not None
     found = archive["figures"]["search"]
@@ -94,7 +94,7 @@ def storage_table() -> str:
     found = archive["figures"]["results_all"]
     marks = {
         "minutes": 60 * found["mark_bytes"],
-        # a longer recording has one mark with more events in it
+        # a longer recording has one marker with more events in it
         "hours": found["mark_bytes"] + (EVENTS_PER_H - 10) * found["parquet_bytes_per_event"],
     }
     rows = [
@@ -177,7 +177,7 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """A number of things in words one can take in."""
+    """A count in readable words."""
     for unit, word in ((1e9, "billion"), (1e6, "million")):
         if number >= unit:
             return f"{number / unit:.3g} {word}"

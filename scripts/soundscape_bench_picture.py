@@ -3,7 +3,7 @@
     mast simulate bench-0/ --benchmark soundscape-bench --seed 0
     python scripts/soundscape_bench_picture.py bench-0/ docs/images/soundscape_bench.webp
 
-The chunk of a site is the one with the most usual number of boxes among its recordings in the tests; home comes first.
+A site's chunk is the one in its test recordings whose number of boxes is nearest to the median; home comes first.
 """
 
 from __future__ import annotations

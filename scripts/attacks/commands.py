@@ -22,15 +22,15 @@ class Toy(NamedTuple):
 
     data: Path  # a labelled dataset
     wild: Path  # recordings without labels
-    found: Path  # detections, with embeddings
-    store: Path  # of events
+    found: Path  # detections with embeddings
+    store: Path  # a store of events
     model: Path
 
 
 def run(
     *words: object, prefix: Sequence[str] = (), env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A command, to its end."""
+    """Run a command to its end."""
     line = [*prefix, *MAST, *map(str, words)]
     return subprocess.run(
         line, capture_output=True, text=True, env=env or ENV, timeout=LIMIT_S, errors="replace", check=False
@@ -38,7 +38,7 @@ def run(
 
 
 def prepare(work: Path) -> Toy:
-    """Simulated recordings, a detector of a few steps, what it found, and a store."""
+    """Make simulated recordings, a detector trained for a few steps, its detections, and a store."""
     sys.path.insert(0, str(ROOT / "tests" / "fit"))
     from toy_archive import write_archive
 
@@ -67,7 +67,7 @@ def _settings() -> list[str]:
 
 
 def writing_commands(toy: Toy) -> dict[str, tuple[object, ...]]:
-    """Each command that writes, with ``OUT`` where it does."""
+    """Each command that writes, with ``OUT`` as the place that it writes to."""
     data, audio, model = toy.data, toy.data / "audio", toy.model
     wav = min(audio.iterdir())
     quick = _settings()
@@ -109,7 +109,7 @@ def with_output(command: tuple[object, ...], out: Path) -> list[str]:
 
 
 def find_fault(done: subprocess.CompletedProcess[str], place: str) -> str:
-    """What is wrong with how a command ended that could not do its work; empty where nothing is."""
+    """What is wrong with the way a command failed; empty if nothing is."""
     lines = [line for line in (done.stderr or "").splitlines() if line.strip()]
     last = lines[-1] if lines else ""
     whole = (done.stdout or "") + (done.stderr or "")

@@ -1,9 +1,10 @@
-"""Every command where the machine is at fault: a disk that is full, small, read-only or forbidden, a file in the way.
+"""Every command on a faulty machine: a disk that is full, small, read-only or forbidden, or a file in the way.
 
     python -m scripts.attacks.disk
 
-The command must end with one sentence that names the place, or do its work where a small disk has room for it. Full,
-small and read-only disks are mounted (tmpfs), which needs root on Linux; without it these are left out, and said to be.
+The command must end with one sentence that names the place, or do its work if a small disk has room for it. Full, small
+and read-only disks are mounted (tmpfs), which needs root on Linux; without it these are left out, and the output says
+so.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DISKS = {"full": "64k", "small": "600k", "read-only": "8m"}
 
 @contextmanager
 def disk(place: Path, kind: str) -> Iterator[bool]:
-    """A small disk at ``place``; false where it cannot be mounted."""
+    """Mount a small disk at ``place``; yields false if that is impossible."""
     place.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISKS[kind]}", "none", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:

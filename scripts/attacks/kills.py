@@ -1,8 +1,8 @@
-"""Kills: detect, fit and the review server end at random moments, and nothing that was done is lost.
+"""Kills: detect, fit and the review server are killed at random moments, and no finished work may be lost.
 
     python -m scripts.attacks.kills
 
-The suite's own tests of kills, which compare with a run that was left alone, and ``--count`` kills of a fit.
+Runs the test suite's kill tests, which compare with an undisturbed run, and ``--count`` kills of a fit.
 """
 
 from __future__ import annotations

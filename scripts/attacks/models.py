@@ -1,8 +1,8 @@
-"""Hostile and damaged models: variants of a sound model folder, each of which has to be refused in one sentence.
+"""Hostile and damaged models: variants of an intact model folder, which must all be refused with one sentence.
 
     python -m scripts.attacks.models
 
-Variants are made of the embedded model. None may take more memory than a sound model of its size does.
+Variants are made from the embedded model. None may take more memory than an intact model of its size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.attacks.summary import Summary, parser
 
-MEMORY = 8 * 2**30  # of addresses; torch alone takes half
+MEMORY = 8 * 2**30  # bytes of address space; torch alone takes half
 NAN, INF = float("nan"), float("inf")
 VALUES: dict[str, list[Any]] = {
     "thresholds.nms_iou": [NAN, -5, 2, INF],
@@ -49,7 +49,7 @@ TEXTS: dict[str, bytes] = {
 
 
 def hostile_models(good: Path, out: Path) -> Iterator[tuple[str, Path]]:
-    """Write one variant after the other; a name and the folder of each. ``good`` is a model folder."""
+    """Write one variant after another, with the name and folder of each. ``good`` is a model folder."""
 
     def copy(name: str) -> Path:
         folder = out / name
@@ -95,7 +95,7 @@ def hostile_models(good: Path, out: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _set_weight(folder: Path, number: float) -> None:
-    """Weights that hold a number, with a fingerprint that fits them."""
+    """Write a number into the weights, with a fingerprint that fits them."""
     from safetensors.torch import load_file, save_file
 
     from mast.models.damage import fingerprint
@@ -111,7 +111,7 @@ def _set_weight(folder: Path, number: float) -> None:
 
 
 def main() -> None:
-    """Load one variant after the other."""
+    """Load one variant after another."""
     from mast.errors import MastError, shorten
     from mast.models.checkpoint import load_checkpoint
     from mast.models.find import find_model

@@ -2,9 +2,9 @@
 
     python -m scripts.attacks.recordings --count 700
 
-Good recordings of every format are broken in many ways (bits flipped, fields of the header overwritten, cut, doubled,
-joined). A recording falls when something other than AudioError is raised, a process dies, it takes longer than LIMIT_S,
-or a length is believed that the file cannot hold. A file that fell can be made again: it depends on the seed alone.
+Good recordings of every format are damaged in many ways (bits flipped, header fields overwritten, files cut, doubled,
+joined). A recording falls if anything but AudioError is raised, a process dies, it takes longer than LIMIT_S, or a
+length is accepted that the file cannot hold. A file that fell can be made again, because it depends only on the seed.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ def mutate(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
         elif how == 5:  # something twice
             where = rng.randrange(len(some) + 1)
             some[where:where] = some[where : where + rng.randrange(1, 5_000)]
-        elif how == 6:  # another file's rest
+        elif how == 6:  # the rest of another file
             other = rng.choice(others)
             where = rng.randrange(min(len(some), len(other)) + 1)
             some[where:] = other[where:]
-        elif how == 7:  # a note's time or place
+        elif how == 7:  # time or place in a metadata note
             for old, new in (
                 (b"+02:00", rng.choice((b"+25:00", b"-99:99", b"+1e9 ", b"+24:00", b"Z+2:0", b"\xff\xfe+0"))),
                 (
@@ -143,7 +143,7 @@ def is_believable(info: object, size: int) -> bool:
 
 
 def examine(path: Path) -> str:
-    """Why this file fell; empty where it stood."""
+    """Why this file fell; empty if it did not."""
     from mast.audio import metadata, probe, read, stream, windows
     from mast.errors import AudioError
     from mast.grid import FrontEnd
@@ -167,7 +167,7 @@ def examine(path: Path) -> str:
             decoded = sum(len(block) for block in stream(path))
         said = info.truncated or any("damaged" in str(w.message) for w in caught)
         if abs(decoded - info.frames) > info.sample_rate + 1 and not said:
-            return f"{decoded} of {info.frames} frames, and nothing said"
+            return f"{decoded} of {info.frames} frames, without a warning"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             read(path, start_s=info.duration_s / 2, end_s=info.duration_s / 2 + 1, sample_rate=16_000)
@@ -188,7 +188,7 @@ def _child(path: str, pipe: object) -> None:
 
 
 def examine_in_process(path: Path) -> str:
-    """In a process of its own: a decoder may crash or hang."""
+    """Examine a file in its own process: a decoder may crash or hang."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_child, args=(str(path), there))
     began = time.monotonic()
@@ -207,7 +207,7 @@ def examine_in_process(path: Path) -> str:
 
 
 def main() -> None:
-    """Damage one recording after the other."""
+    """Damage one recording after another."""
     import mast.audio
     import mast.grid  # noqa: F401 (once, before the children are made)
 

@@ -102,11 +102,11 @@ HEADERS = [
 
 
 class Server:
-    """`mast review` in a process of its own."""
+    """`mast review` in its own process."""
 
     def __init__(self, folder: Path) -> None:
         words = [*MAST, "review", str(folder), "--port", "0", "--no-browser", "--quiet"]
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the server)
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (open as long as the server)
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self._said, text=True, env=ENV)
         assert self._process.stdout is not None
         link = re.search(r"(http://[^/]+/)\?token=(\S+)", self._process.stdout.readline())
@@ -122,7 +122,7 @@ class Server:
         raw: bytes | None = None,
         headers: tuple[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Status and content; status 0 where there was no answer."""
+        """Send a request; returns status and content, with status 0 if there was no answer."""
         data = raw if raw is not None or body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.address}api/{path}", data=data, method=method)
         for name, value in (
@@ -141,7 +141,7 @@ class Server:
             return 0, repr(error).encode()
 
     def close(self) -> str:
-        """What it printed on its terminal."""
+        """Stop the server; returns what it printed on its terminal."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(timeout=30)
@@ -153,7 +153,7 @@ class Server:
 
 
 def find_fault(status: int, content: bytes) -> str:
-    """What is wrong with an answer; empty where nothing is."""
+    """What is wrong with an answer; empty if nothing is."""
     if status == 0 or status >= 500:
         return f"answered {status}: {content[:120]!r}"
     if status < 400:
@@ -218,7 +218,7 @@ def random_request(rng: random.Random, event: str) -> tuple[str, str, Any]:
 
 
 def main() -> None:
-    """Ask, and judge every answer."""
+    """Send requests, and judge every answer."""
     options = parser(__doc__, count=1_000).parse_args()
     summary = Summary(options.summary)
 

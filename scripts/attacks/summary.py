@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Summary:
-    """Outcomes one by one: one line each on the terminal, all of them in a file at the end."""
+    """The outcomes: one line for each on the terminal, and all of them in a file at the end."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class Summary:
 
 
 def parser(doc: str | None, *, count: int | None = None) -> argparse.ArgumentParser:
-    """The options that all parts have."""
+    """A parser with the options that all parts have."""
     found = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--summary", type=Path, help="JSON file to write")

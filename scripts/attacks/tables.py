@@ -1,10 +1,11 @@
-"""Damaged annotation tables: each is read, or refused with one sentence; never a bug, never an impossible box.
+"""Damaged annotation tables: each is read, or refused with one sentence, without an internal error or an impossible
+box.
 
     python -m scripts.attacks.tables --count 800
 
 Every format is written once from a small good set, then damaged in many ways: bytes, numbers, cells, lines, JSON
-values, files beside it. What is read must hold no box that no recording can have, and must be writable in
-other formats.
+values, files next to it. What is read must not hold a box that no recording can have, and must be writable in other
+formats.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ JSON_VALUES = [
 
 
 def good_set() -> AnnotationSet:
-    """Six boxes in two of three recordings, with all that formats can keep."""
+    """Six boxes in two of three recordings, with everything that formats can store."""
     rows = []
     for i, name in enumerate(NAMES[:2]):
         for k in range(3):
@@ -138,7 +139,7 @@ def mutate_text(raw: bytes, rng: random.Random) -> bytes:
 
 
 def json_paths(value: object, path: tuple = ()) -> list[tuple]:
-    """Where values stand in a JSON document."""
+    """The paths of all values in a JSON document."""
     spots = [path] if path else []
     if isinstance(value, dict):
         for key in value:
@@ -210,7 +211,7 @@ def mutate_parquet(path: Path, rng: random.Random) -> None:
 
 
 def damage(place: Path, rng: random.Random) -> str:
-    """Damage one file of a table; in which way."""
+    """Damage one file of a table; returns in which way."""
     files = sorted(f for f in place.rglob("*") if f.is_file()) if place.is_dir() else [place]
     files += list(place.parent.glob("*reviewed.csv"))
     file = rng.choice(files)
@@ -234,7 +235,7 @@ def damage(place: Path, rng: random.Random) -> str:
 
 
 def find_impossible(found: AnnotationSet) -> str:
-    """What is wrong with what was read, by a rule of its own; empty where nothing is."""
+    """What is impossible in what was read, by rules of our own; empty if nothing is."""
     box = found.events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(float)
     score = found.events["score"].to_numpy(float)
     year = 366 * 86_400
@@ -257,7 +258,7 @@ def find_impossible(found: AnnotationSet) -> str:
 
 
 def attack(name: str, place: Path, out: Path, rng: random.Random) -> str:
-    """read, refused (with the sentence), or what fell."""
+    """Read a damaged table: "read", "refused" with the sentence, or what fell."""
     known = rng.choice([None, good_set().recordings])
     asked = rng.choice([None, name, name, name, rng.choice(list(FORMATS))])
     try:
@@ -278,14 +279,14 @@ def attack(name: str, place: Path, out: Path, rng: random.Random) -> str:
             if len(again.events) != len(found.events):
                 return f"FELL: {len(found.events)} events became {len(again.events)} in {to}"
         except MastError as error:
-            # a size that is not known, or a label that holds an incomplete character, is said
+            # mast may say that a size is unknown, or that a label holds an incomplete character
             if "unknown" not in str(error) and "incomplete character" not in str(error):
                 return f"FELL: read, but not written and read again as {to}: {shorten(error)}"
     return "read"
 
 
 def attack_layout(layout: str, folder: Path, rng: random.Random) -> str:
-    """A damaged table in the folders that a published dataset comes as."""
+    """A damaged table inside the folder layout of a published dataset."""
     import soundfile as sf
 
     from mast.data.layouts.birdeep import read_birdeep
@@ -351,12 +352,12 @@ def outcome_of(case: tuple[str, str], good: Path, work: Path, rng: random.Random
         own = [f"{Path(f.filename).name}:{f.lineno}" for f in where if "/mast/" in f.filename]
         outcome = f"FELL: {type(error).__name__}: {shorten(error)} at {' '.join(own[-3:])}"
     took = time.process_time() - cpu
-    # of processor time, on any machine: something is done far too often
+    # CPU time, so that it holds on any machine: something is done far too often
     return f"FELL: took {took:.1f} s of processor time ({outcome})" if took > LIMIT_S else outcome
 
 
 def main() -> None:
-    """Damage one table after the other."""
+    """Damage one table after another."""
     options = parser(__doc__, count=800).parse_args()
     summary = Summary(options.summary)
     warnings.simplefilter("ignore")

@@ -76,14 +76,14 @@ def test_noticed_and_not_noticed(tree: Path) -> None:
 
 def test_what_fails_anyway_notices_nothing(tree: Path) -> None:
     (tree / "tests" / "test_sums.py").write_text("def test_wrong():\n    assert False\n")
-    assert said(tree) == ["tests/test_sums.py::test_wrong fails without any change; mend it first"]
+    assert said(tree) == ["tests/test_sums.py::test_wrong fails without any change; fix it first"]
 
 
 @pytest.mark.parametrize("text", ["x = 1\n", "2 * x, 2 * x\n"])
 def test_a_text_that_is_not_there_exactly_once_is_reported(tree: Path, text: str) -> None:
     (tree / "src" / "sums.py").write_text(text)
     (sentence,) = said(tree)
-    assert sentence.startswith("mutant triple: its old text is ")
+    assert sentence.startswith("mutant triple: its old text occurs ")
     assert f"{text.count('2 * x')} times in src/sums.py, expected once" in sentence
 
 
