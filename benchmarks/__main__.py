@@ -1,4 +1,4 @@
-"""Run every benchmark here, one after the other, and print one table.
+"""Run every benchmark here, one after another, and print one table.
 
     python -m benchmarks            # sizes that take a few minutes in all
     python -m benchmarks --full     # the benchmarks' own sizes

@@ -4,7 +4,7 @@
     python benchmarks/bench_archive.py --device cuda --size base --out results/archive_gpu.json
 
 ``search`` runs the command on the same recordings in one process with one thread, in one process with all threads,
-and with one worker per core (``--ray`` adds a Ray cluster), in turns, and keeps the best of each.
+and with one worker per core (``--ray`` adds a Ray cluster); they take turns, and the best of each is kept.
 ``cpu_times_real_time`` is seconds of sound over CPU seconds without start-up: what one core does in a second, even on a
 machine that others use. ``times_real_time`` is seconds of sound over wall time with start-up, and only means something
 if nobody else uses the machine (see ``load_average``). ``results`` fills a folder with made-up events and measures its
@@ -62,7 +62,7 @@ def run_detect(folder: Path, recordings: Path, words: list[str], threads: int) -
 
 
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The command in one process and in several, in turns."""
+    """The command in one process and in several, which take turns."""
     cores = os.cpu_count() or 1
     words = ["--device", options.device]
     subprocess.run([sys.executable, __file__, "--save", str(folder / "model"), options.size], check=True)

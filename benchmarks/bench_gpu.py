@@ -56,7 +56,7 @@ _LONGEST_RUN_S = 150.0  # a command that runs longer is stopped
 
 
 class Steps:
-    """Runs steps one after the other; keeps the figures of each, and the file up to date."""
+    """Runs steps one after another; keeps the figures of each, and the file up to date."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
     python benchmarks/bench_rounding.py --data birdeep_am1 --data tagus_fish=2000 --out results/rounding.json
 
 For each labelled set (``folder`` or ``folder=band in Hz``): F1 at the model's threshold and AP50 of both, the
-difference of F1 with its interval over recordings, how similar the events are, and the seconds that each took when they
-ran in turns.
+difference of F1 with its interval over recordings, how similar the events are, and the seconds that each took; the two
+take turns.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/bench_simulate.py --out results/simulate.json
 
 Speed is CPU time per chunk, so that other work on the machine does not count; a transform of fixed size is
-timed beside it for comparison between machines. The shift is measured with the simplest statistic there is,
+timed with it for comparison between machines. The shift is measured with the simplest statistic there is,
 the mean log-mel spectrum of a recording less its own mean: how often the nearest other recording is from the
 same site (or, within a site, the same day), and the chance level.
 """

@@ -205,7 +205,7 @@ def trust_table(sets: dict[tuple[str, str], str]) -> str:
 
 
 def promises_table() -> str:
-    """The precision that `--precision` promises, and what it keeps on experts' recordings."""
+    """The precision that `--precision` promises, and the precision reached on experts' recordings."""
     found = load_result("promised_precision")["figures"]["sets"]
     targets = list(next(iter(found.values())))
     rows = []
@@ -229,7 +229,7 @@ def promises_table() -> str:
 
 
 def peers_table() -> str:
-    """The embedded model beside each tool, on four sets."""
+    """The embedded model next to each tool, on four sets."""
     sets = [load_result(file)["figures"]["sets"][name]["systems"] for file, name in EXPERT_SETS]
     names = [f"{shown}*" if shown == "wetland birds" else shown for shown in EXPERT_SETS.values()]
     boxes = [load_result(file)["data"][name]["boxes"] for file, name in EXPERT_SETS]
@@ -245,7 +245,7 @@ def peers_table() -> str:
 
 
 def habits_table() -> str:
-    """What drawing boxes otherwise is worth, without boxes and from ten of them."""
+    """What drawing boxes in another way gains, without any labelled boxes and with ten of them."""
     found = load_result("habits")
     rows = []
     for name, own in found["figures"]["sets"].items():
@@ -275,7 +275,7 @@ def habits_table() -> str:
 
 
 def nested_table() -> str:
-    """How often boxes lie inside others, and what giving only one of the two is worth."""
+    """How often boxes lie inside others, and what giving only one of the two gains."""
     rows = []
     for name, own in load_result("nested")["figures"]["sets"].items():
         ahead = own["f1_of_decided_minus_both"]
@@ -300,7 +300,7 @@ def nested_table() -> str:
 
 
 def thorough_table() -> str:
-    """What listening at three speeds is worth."""
+    """What listening at three speeds gains."""
     rows = []
     for file in ("thorough", "thorough_second_half"):
         found = load_result(file)
@@ -325,7 +325,7 @@ def thorough_table() -> str:
 
 
 def adapted_table() -> str:
-    """What learning from unlabelled recordings alone is worth."""
+    """What learning from unlabelled recordings alone gains."""
     found = load_result("adapted")
     rows = []
     for name, own in found["figures"]["sets"].items():
@@ -417,7 +417,7 @@ def learning_table() -> str:
 
 
 def learning_button_table() -> str:
-    """What the learner decides about the rest, beside what it promised."""
+    """What the learner decides about the rest, next to what it promised."""
     figures = load_result("review_learning")["figures"]
     rows = []
     for name, own in figures["sets"].items():

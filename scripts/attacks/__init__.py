@@ -1,1 +1,1 @@
-"""The parts of scripts/attack.py, each a script of its own."""
+"""The parts of scripts/attack.py, each a separate script."""
