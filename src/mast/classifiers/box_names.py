@@ -1,9 +1,8 @@
-"""Names for boxes, by a classifier that hears the sound around each.
+"""Names for boxes, from a classifier that hears the sound around each of them.
 
 A box's logits are the means over its windows (:mod:`mast.classifiers.window_grid`). Boxes of one song mostly come from
-one animal: those of a similar band, up to twenty seconds apart, decide together, by the mean of their logits, which
-name each of them gets. The score is the box's own for that name. results/naming.json holds what was compared to choose
-this.
+one animal, so boxes with similar bands that are at most twenty seconds apart are named together, by the mean of their
+logits. The score is the box's own for that name. results/naming.json has the comparisons behind this choice.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class NamingOptions:
     """What the classifier listens to, and which boxes decide together.
 
     Attributes:
-        rows: the labels that are possible, among the classifier's.
+        rows: the possible labels, as rows among the classifier's.
         band: listen only to the band of each box.
-        hops: windows that begin within the length of one.
-        song_gap_s: how far apart boxes may be that decide together; below 0 each decides alone.
+        hops: windows that begin within one window's length.
+        song_gap_s: how far apart boxes that decide together may be; below 0, each box decides alone.
     """
 
     rows: IntArray
@@ -51,7 +50,7 @@ def name_boxes(
     Args:
         path: the recording.
         events: its events, in any order.
-        classifier: that names them.
+        classifier: the one that names them.
         options: which names are possible, and what is heard.
 
     Returns:
@@ -63,13 +62,13 @@ def name_boxes(
     """
     info = probe(path)
     boxes = boxes_of(events).copy()
-    boxes[:, 3] = np.minimum(boxes[:, 3], info.sample_rate / 2)  # no sound lies above
+    boxes[:, 3] = np.minimum(boxes[:, 3], info.sample_rate / 2)  # there is no sound above it
     likely, score = np.full(len(boxes), -1, dtype=np.int64), np.full(len(boxes), np.nan)
     inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
     order = inside[np.argsort(boxes[inside, 0], kind="stable")]
     grid = WindowGrid(info.duration_s, classifier.window_s, options.hops)
     recording_classifier = _RecordingClassifier(Path(path), grid, classifier, options)
-    reach_s = max(options.song_gap_s, 0.0) + 1e-6  # a little more: rounding must not decide who is near
+    reach_s = max(options.song_gap_s, 0.0) + 1e-6  # a little more: rounding must not decide what is near
     for at in range(0, len(order), _BLOCK):
         block = order[at : at + _BLOCK]
         first_s, last_s = float(boxes[block, 0].min()), float(boxes[block, 2].max())
@@ -99,7 +98,7 @@ def same_song(boxes: FloatArray, others: FloatArray, gap_s: float) -> FloatArray
 
 @dataclass
 class _RecordingClassifier:
-    """What a classifier makes of a recording; each window is heard once."""
+    """A classifier's logits for one recording; each window is classified once."""
 
     path: Path
     grid: WindowGrid
@@ -109,7 +108,7 @@ class _RecordingClassifier:
     windows: dict[tuple[int, ...], Logits] = field(default_factory=dict)
 
     def box_logits(self, boxes: FloatArray, rows: Sequence[int] | IntArray) -> Logits:
-        """(N, labels) of some boxes."""
+        """(N, labels) logits of some boxes."""
         keys: dict[int, list[tuple[int, ...]]] = {}
         for row in (int(row) for row in rows if int(row) not in self.boxes):
             start_s, low_hz, end_s, high_hz = boxes[row]

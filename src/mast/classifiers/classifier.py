@@ -1,6 +1,6 @@
 """A classifier of sound windows, from an ONNX or TFLite file and a list of labels.
 
-What a model file says is checked when it is loaded: it takes one window of samples, and gives one number per label.
+A model file is checked when it is loaded: it must take one window of samples and give one number per label.
 Scores are kept as logits, so that those of several windows and boxes can be averaged.
 """
 
@@ -21,7 +21,7 @@ from mast.errors import ConfigError, first_line
 Logits = NDArray[np.float32]
 Run = Callable[[Samples], list[NDArray[np.float32]]]  # (B, n) → every output
 
-# rates of classifiers that people use, by the length of their input: BirdNET, and Perch
+# sample rates of common classifiers (BirdNET and Perch), by the length of their input
 KNOWN_RATES = {144_000: 48_000, 160_000: 32_000}
 _BATCH = 8  # windows at once, where the model takes any number
 _SURE = 1e-6  # probabilities closer to 0 or 1 are clipped to this
@@ -32,7 +32,7 @@ class Classifier:
     """Windows of sound in, a logit per label out.
 
     Attributes:
-        name: as tables say it.
+        name: as shown in tables.
         sample_rate: of its input, Hz.
         window_samples: samples of a window.
         labels: in the order of its outputs.
@@ -53,7 +53,7 @@ class Classifier:
         return self.window_samples / self.sample_rate
 
     def logits(self, windows: Samples) -> Logits:
-        """(N, window_samples) → (N, labels), as many windows at once as it takes."""
+        """(N, window_samples) → (N, labels), as many windows at once as the model takes."""
         parts = [self.run(windows[at : at + self.batch]) for at in range(0, len(windows), self.batch)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.labels)), np.float32)
 
@@ -80,8 +80,8 @@ def load_classifier(
         labels: a text file, one label per line in the order of the model's outputs.
         sample_rate: of the sound it was trained on; known for models whose windows are as long as BirdNET's or Perch's.
         window_s: seconds of a window, where the model takes any length.
-        softmax: its outputs are logits of classes that exclude each other. Otherwise outputs between 0 and 1 are taken
-            as probabilities, and others as logits of each class on its own.
+        softmax: its outputs are logits of mutually exclusive classes. Otherwise outputs between 0 and 1 are taken as
+            probabilities, and others as independent logits of each class.
 
     Raises:
         ConfigError: a file is missing or unreadable, the model does not take sound, or has other labels.
@@ -131,7 +131,7 @@ def read_labels(path: str | Path) -> list[str]:
 
 
 def open_model(path: Path) -> _Model:
-    """Open a model file by the runtime for its kind.
+    """Open a model file with the runtime for its kind.
 
     Raises:
         ConfigError: it is missing, of another kind, cannot be read, or its runtime is not installed.
@@ -223,7 +223,7 @@ def _window_size(
 
 
 def _find_output(path: Path, labels: Path, outputs: Run, samples: int, n_labels: int) -> tuple[int, bool]:
-    """Which output holds a number per label, and whether these are probabilities; two windows are heard to see it."""
+    """Which output holds a number per label, and whether these are probabilities, tried on two windows."""
     noise = np.random.default_rng(0).normal(0, 0.05, (2, samples)).astype(np.float32)
     noise[1] = 0
     try:

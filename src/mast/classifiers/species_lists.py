@@ -1,4 +1,4 @@
-"""Names of species: two in one label, as BirdNET writes them, and lists of those that are possible at a place."""
+"""Species names (BirdNET writes two in each label), and lists of the species that are possible at a place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mast.classifiers.classifier import read_labels
 from mast.errors import ConfigError
 
 _COLUMNS = ("species", "site", "first_day", "last_day")
-_TYPO_CUTOFF = 0.8  # likeness of a column's name to one of these; our choice
+_TYPO_CUTOFF = 0.8  # similarity of a column's name to one of these; our choice
 
 
 class PossibleSpecies(NamedTuple):
@@ -28,7 +28,7 @@ class PossibleSpecies(NamedTuple):
     last_day: str = ""
 
     def is_possible(self, site: str, day: str) -> bool:
-        """Whether it is possible at a site on a day such as ``05-14``; what is not known, "", forbids nothing."""
+        """Whether it is possible at a site on a day such as ``05-14``; an unknown one, "", rules nothing out."""
         here = not self.site or not site or self.site == site
         first, last = self.first_day or "01-01", self.last_day or "12-31"
         # winter spans two years
@@ -41,7 +41,7 @@ class PossibleLabels(NamedTuple):
 
     species: list[PossibleSpecies]
     unknown_names: list[str]  # names of the list that the classifier does not know
-    unused: list[str]  # columns of the list that say nothing here
+    unused: list[str]  # columns of the list that are ignored
 
     @property
     def sites(self) -> list[str]:
@@ -55,17 +55,17 @@ class PossibleLabels(NamedTuple):
 
 
 def scientific_name(label: str) -> str:
-    """The first part of ``Parus major_Great Tit``; other labels as they are."""
+    """The first part of ``Parus major_Great Tit``; other labels are unchanged."""
     return label.partition("_")[0] if "_" in label else label
 
 
 def common_name(label: str) -> str:
-    """The second part of ``Parus major_Great Tit``; other labels as they are."""
+    """The second part of ``Parus major_Great Tit``; other labels are unchanged."""
     return label.partition("_")[2] or label
 
 
 def read_species(path: str | Path, labels: Sequence[str]) -> PossibleLabels:
-    """The labels that a list allows. Names are scientific, common, or both as BirdNET's lists have them.
+    """The labels that a list allows. Names are scientific, common, or both as in BirdNET's lists.
 
     One name per line, or a .csv file with the column ``species`` and, where they matter, ``site``, ``first_day`` and
     ``last_day`` (month and day, such as ``05-01``).
@@ -102,7 +102,7 @@ def read_species(path: str | Path, labels: Sequence[str]) -> PossibleLabels:
 
 
 def _read_lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
-    """A list as (name,), or from a table as (name, site, first day, last day); and columns that are not used."""
+    """The lines of a list as (name,), of a table as (name, site, first day, last day); and the unused columns."""
     if path.suffix.lower() != ".csv":
         return [(name,) for name in read_labels(path) if name], []
     table = read_table(path)
@@ -128,7 +128,7 @@ def _read_lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
 
 
 def _parse_day(given: str, where: str) -> str:
-    """Month and day as ``05-01``; a year before them is left out."""
+    """Month and day as ``05-01``; a leading year is dropped."""
     try:
         return date.fromisoformat(f"2000-{given[-5:]}").strftime("%m-%d") if given else ""
     except ValueError:
@@ -136,7 +136,7 @@ def _parse_day(given: str, where: str) -> str:
 
 
 def match_spelling(names: Sequence[str], labels: Sequence[str], *, common: bool) -> list[str]:
-    """Names as the classifier's labels spell them, all scientific or all common; names it does not know stay.
+    """Names as the classifier's labels spell them, all scientific or all common; unknown names stay as they are.
 
     >>> match_spelling(["great tit", "Wren"], ["Parus major_Great Tit"], common=False)
     ['Parus major', 'Wren']
@@ -147,7 +147,7 @@ def match_spelling(names: Sequence[str], labels: Sequence[str], *, common: bool)
 
 
 def _rows_by_name(labels: Sequence[str]) -> dict[str, list[int]]:
-    """Rows of the labels that a name can mean, whatever its case."""
+    """Rows of the labels that each name can mean, ignoring case."""
     known: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         for name in {label, scientific_name(label), common_name(label)}:

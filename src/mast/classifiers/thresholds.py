@@ -2,7 +2,7 @@
 
 A name stands where its score reaches a threshold. Where ten or more boxes that got a name have been reviewed, the
 label's threshold is the smallest at which the wanted share of them was right; a label that never reaches it stays
-unknown. Labels with fewer reviewed boxes have the threshold that all start with.
+unknown. Labels with fewer reviewed boxes keep the default threshold.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NameThresholds:
     Attributes:
         default: of labels that were not reviewed often enough.
         by_label: of the others; above 1 where no score was good enough.
-        reviewed: boxes they were chosen on.
+        reviewed: number of boxes they were chosen on.
         precision: share of names that should be right.
     """
 
@@ -37,7 +37,7 @@ class NameThresholds:
     precision: float | None = None
 
     def accepts(self, labels: Sequence[str], scores: ArrayLike) -> NDArray[np.bool_]:
-        """Which names stand."""
+        """Which names reach their threshold."""
         needed = np.array([self.by_label.get(label, self.default) for label in labels], dtype=np.float64)
         return np.asarray(scores, dtype=np.float64) >= needed
 

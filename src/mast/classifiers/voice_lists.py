@@ -21,9 +21,9 @@ from mast.table_files import write_table
 VOICES, HEARD = "voices.csv", "voices_heard.csv"
 FindVoices = Callable[[Path, float, float], list[TimeSpan]]  # stretches of speech in a span of a recording
 
-# searched at once: the detector makes each piece as loud as it can be, and a crow must not hide a whisper
+# searched at once: the detector normalises the level of each piece, and a crow must not hide a whisper
 _PIECE_S = 30.0
-_PAD_S = 1.0  # added before and after, our choice: the detector often catches only a part of what is said
+_PAD_S = 1.0  # added before and after (our choice), as the detector often catches only part of what is said
 _SAVE_S = 10.0  # a kill loses at most this much
 
 
@@ -62,18 +62,18 @@ def update_voice_lists(
     *,
     progress: Callable[[], None] = lambda: None,
 ) -> list[str]:
-    """Add the speech of whole recordings to a folder's list, but for those that were searched before.
+    """Add the speech of whole recordings to a folder's list, skipping those already searched.
 
     Each stretch is listed with a second before and after it.
 
     Args:
-        recordings: name → where it lies.
+        recordings: name → path.
         finder: finds speech.
         folder: of the two lists.
-        progress: called once a recording.
+        progress: called once per recording.
 
     Returns:
-        Why, for each recording that could not be read; it is tried again next time.
+        The reason for each recording that could not be read; these are tried again next time.
     """
     voices, heard = read_voices(folder / VOICES), _read_heard(folder / HEARD)
     failures: list[str] = []

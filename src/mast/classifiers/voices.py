@@ -1,8 +1,8 @@
-"""Stretches in which people speak, by silero-vad, so that they are not published.
+"""Stretches in which people speak, found with silero-vad so that they are not published.
 
 The model's weights (MIT licence) are in the package silero-vad, which is only looked for, never imported. It hears
-32 ms at a time, at 16 kHz, and says how likely speech is. A stretch of speech has at least a quarter of a second above
-the threshold, without a pause of half a second.
+32 ms at a time, at 16 kHz, and gives the probability of speech. A stretch of speech has at least a quarter of a second
+above the threshold, without a pause of half a second.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mast.errors import ConfigError
 from mast.spans import TimeSpan
 
 RATE, FRAME = 16_000, 512
-THRESHOLD = 0.3  # lowest that leaves birds alone: results/voices.json
+THRESHOLD = 0.3  # lowest that does not take birds for speech: results/voices.json
 _BEFORE = 64  # samples before a frame that the model hears with it
 _SHORTEST_S, _PAUSE_S = 0.25, 0.5
-_AROUND_S = 3.0  # heard before and after what is asked about: a word alone is hard to tell
-_QUIET = 1e-4  # sound below is not made louder
+_AROUND_S = 3.0  # heard before and after the requested span: a word alone is hard to recognise
+_QUIET = 1e-4  # quieter sound is not amplified any further
 
 
 class VoiceFinder:
@@ -64,7 +64,7 @@ class VoiceFinder:
         return [(begin, end) for begin, end in spans if begin < end_s and end > start_s]
 
     def probabilities(self, sound: Samples) -> FloatArray:
-        """How likely speech is in each frame of 32 ms; the sound is first made as loud as it can be."""
+        """How likely speech is in each frame of 32 ms; the sound is first normalised to its peak."""
         peak = max(float(np.abs(sound).max(initial=0.0)), _QUIET)
         padded = np.pad(sound / peak, (_BEFORE, -len(sound) % FRAME)).astype(np.float32)
         state = np.zeros((2, 1, 128), np.float32)

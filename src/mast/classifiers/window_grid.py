@@ -1,7 +1,7 @@
-"""The windows that boxes are heard in. They lie on one grid, so boxes that are close share them.
+"""The windows in which boxes are heard. They lie on one grid, so boxes that are close share them.
 
 A box is heard in every window that holds it whole, or whose middle it covers; there is always at least one. Windows
-begin every half of their length (results/naming.json says why), and the last ends where the recording does.
+begin every half window (results/naming.json says why), and the last ends where the recording does.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from mast.arrays import Samples
 from mast.audio import read
 
-HOPS = 2  # windows that begin within the length of one
-_READ_S = 30.0  # of sound in memory
+HOPS = 2  # windows that begin within one window's length
+_READ_S = 30.0  # of sound in memory at once
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class WindowGrid:
     Attributes:
         duration_s: of the recording.
         window_s: of a window.
-        hops: windows that begin within the length of one.
+        hops: windows that begin within one window's length.
     """
 
     duration_s: float
@@ -36,7 +36,7 @@ class WindowGrid:
 
     @property
     def last_window(self) -> int:
-        """The window that ends with the recording; a recording shorter than a window has this one only."""
+        """The window that ends with the recording; a recording shorter than a window has only this one."""
         return math.ceil(max(0.0, self.duration_s - self.window_s) / (self.window_s / self.hops) - 1e-9)
 
     def start_s(self, window: int) -> float:
@@ -85,7 +85,7 @@ def read_windows(
 
 
 def isolate_band(sound: Samples, sample_rate: int, low_hz: float, high_hz: float) -> Samples:
-    """A window in which only a band is left, a quarter of its width and 200 Hz to either side, with soft edges."""
+    """A window reduced to a band with soft edges, widened by a quarter of its width plus 200 Hz on either side."""
     margin = 0.25 * (high_hz - low_hz) + 200.0
     hertz = np.fft.rfftfreq(len(sound), 1 / sample_rate)
     edge = 200.0

@@ -1,10 +1,10 @@
-"""Groups of events that sound alike, and how new each is against everything annotated.
+"""Groups of events that sound alike, and how new each is compared with everything annotated.
 
 t-SNE lays the events on a plane on which neighbours stay neighbours, and HDBSCAN finds dense groups there. Both see a
 sample of a large store; the other events take the group and the place of their nearest neighbours in the sample. The
 seed is constant: the same events give the same groups.
 
-Embeddings are taken around their common mean: what all sounds share says nothing, and would hide what they do not.
+Embeddings are centred on their common mean: what all sounds share says nothing, and would hide their differences.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mast.errors import ConfigError
 from mast.retrieval.nearest import nearest, to_unit_length
 
 NOISE = -1  # the group of events that belong to none
-MIN_CLUSTER = 10  # events; our choice: fewer are not a group that a person would name
-MIN_EVENTS = 30  # below, t-SNE has no neighbourhoods to keep; plain distances do
+MIN_CLUSTER = 10  # events; our choice: a person would not name a smaller group
+MIN_EVENTS = 30  # below this, t-SNE has no neighbourhoods to keep, and plain distances are enough
 # scikit-learn's default. Adjusted mutual information of groups and labels, and with UMAP to 5 dimensions in its place:
 # 0.58 and 0.56 on the boxes of nbm_xc, 0.39 and 0.36 on tagus_fish, 0.58 and 0.63 on hard simulated species; one seed
 _PERPLEXITY = 30.0
-_COMPONENTS = 50  # principal ones that t-SNE sees: as many as its authors took
+_COMPONENTS = 50  # principal components given to t-SNE, as many as its authors used
 _VOTERS = 5  # neighbours in the sample that place an event outside it
 _BLOCK = 512  # events whose neighbours vote at once
 
@@ -44,7 +44,7 @@ class ClusterModel:
     """Groups of a sample, and where any event stands among them.
 
     Attributes:
-        middle: (D,) the mean that embeddings are taken around.
+        middle: (D,) the mean on which embeddings are centred.
         sample: (S, D) unit vectors.
         grouping: of the sample.
         clusters: how many groups there are.
@@ -58,7 +58,7 @@ class ClusterModel:
     def assign(self, vectors: ArrayLike) -> Grouping:
         """(N, D) embeddings → group and place by a vote of the nearest in the sample, nearer ones counting more.
 
-        An event of the sample gets its own back.
+        An event of the sample gets its own group and place.
         """
         given = centre_vectors(vectors, self.middle)
         cluster = np.full(len(given), NOISE, dtype=np.int64)
@@ -86,12 +86,12 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
 
     Args:
         sample: (S, D) embeddings of any length.
-        min_cluster: events that make a group.
+        min_cluster: minimum number of events in a group.
         seed: of t-SNE.
 
     Returns:
-        The groups. Of fewer than 30 events distances are used as they are, and the plane is that of the two directions
-        in which they differ most.
+        The groups. With fewer than 30 events, plain distances are used, and the plane is that of the two directions in
+        which the events differ most.
     """
     if min_cluster < 2:
         raise ConfigError(f"groups of {min_cluster} events make no sense; expected at least 2")
@@ -111,7 +111,7 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
 
 
 def centre_vectors(vectors: ArrayLike, middle: ArrayLike) -> Vectors:
-    """(N, D) unit vectors around a mean; one that is the mean itself stays zero."""
+    """(N, D) unit vectors around a mean; one that equals the mean stays zero."""
     return to_unit_length(np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32))
 
 
@@ -139,7 +139,7 @@ class AnnotatedEvents:
     Args:
         vectors: (K, D) embeddings of annotated events.
         labels: of each.
-        middle: (D,) the mean that embeddings are taken around.
+        middle: (D,) the mean on which embeddings are centred.
     """
 
     def __init__(self, vectors: ArrayLike, labels: Iterable[str], middle: ArrayLike) -> None:
@@ -186,9 +186,9 @@ def summarise_clusters(events: pd.DataFrame) -> pd.DataFrame:
             ``label``, ``site`` and ``recording``.
 
     Returns:
-        ``cluster``, ``events``, ``annotated`` (how many have a label), ``label`` (the commonest) and ``label_share`` of
-        it among those, ``novelty`` and ``beyond`` (medians), ``nearest_label`` (the commonest), ``recordings``,
-        ``sites``. Events without a group are one row at the end, of cluster −1.
+        ``cluster``, ``events``, ``annotated`` (how many have a label), ``label`` (the commonest) and ``label_share``
+        (its share of those), ``novelty`` and ``beyond`` (medians), ``nearest_label`` (the commonest), ``recordings``,
+        ``sites``. Events without a group form one row at the end, with cluster −1.
     """
     rows: list[dict[str, Any]] = []
     for cluster, own in events.groupby("cluster"):

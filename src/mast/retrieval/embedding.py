@@ -1,7 +1,7 @@
-"""What the encoder says about boxes that are already known, and about whole windows.
+"""The encoder's embeddings of boxes that are already known.
 
-A box is embedded from a window that sees it whole where there is one: of the windows that detection would look at, the
-one in which it lies farthest from the edges; a box that all of them cut gets a window of its own around its middle.
+If possible, a box is embedded from a window that holds all of it: of the windows that detection would use, the one in
+which it lies farthest from the edges. A box that all of them cut gets its own window around its middle.
 Only windows that are needed are read, so a few boxes in a day-long recording cost little.
 """
 
@@ -50,7 +50,7 @@ class BoxEmbedder:
     """The encoder of a trained detector, for boxes that come from anywhere.
 
     Args:
-        detector: of MAST.
+        detector: a MAST detector.
 
     Raises:
         MastError: it is a baseline, which has no such encoder.
@@ -70,12 +70,12 @@ class BoxEmbedder:
 
     @property
     def model_id(self) -> str:
-        """As in the column ``model`` of what the detector finds."""
+        """As in the column ``model`` of its detections."""
         return self._detector.model_id
 
     @property
     def width(self) -> int:
-        """Of a box's vector: the encoder's features, and its look."""
+        """Of a box's vector: the encoder's features and the box's look."""
         return self._model.embedding_width
 
     @property
@@ -179,7 +179,7 @@ def plan_windows(spans: ArrayLike, duration_s: float, chunk_s: float, hop_s: flo
     margin = np.minimum(given[:, 0] - near, near + chunk_s - given[:, 1])
     best = margin.argmax(axis=0)
     pick = np.arange(len(given))
-    # one that all windows cut has its own, inside the recording
+    # a box that all windows cut gets its own, inside the recording
     own = (middle - chunk_s / 2).clip(0, max(0.0, duration_s - chunk_s))
     starts = np.where(margin[best, pick] >= -1e-9, near[best, pick], own)
     unique, window = np.unique(starts, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Names of events that never change."""
+"""Names for events that never change."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pandas as pd
 
 
 def event_ids(events: pd.DataFrame) -> list[str]:
-    """A name for each event that is the same whenever and wherever it is asked for.
+    """A name for each event that is the same whenever and wherever it is computed.
 
-    Made from recording, box (to a microsecond and a millihertz) and source; of equal boxes in one table the second
-    gets a name of its own. It begins with a letter: spreadsheets take 12e45 for a number.
+    Made from recording, box (to a microsecond and a millihertz) and source; of equal boxes in one table, the second
+    gets its own name. It begins with a letter: spreadsheets take 12e45 for a number.
     """
     seen: dict[str, int] = {}
     names = []
@@ -32,7 +32,7 @@ def event_id(recording: str, source: str, box: Sequence[float], *, repeat: int =
         recording: its name.
         source: who drew the box.
         box: start and end in seconds, lower and upper edge in hertz.
-        repeat: of equal events in one table, how many are before it.
+        repeat: how many equal events come before it in the table.
     """
     start, end, low, high = box
     key = f"{recording}\n{source}\n{start:.6f}\n{end:.6f}\n{low:.3f}\n{high:.3f}"

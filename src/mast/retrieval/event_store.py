@@ -4,7 +4,7 @@ The table has the event columns, a stable ``id``, the ``vector`` (the encoder's 
 and, where the model has that head, its contrastive ``projection``. :mod:`mast.retrieval.parts` says how it is kept.
 Vectors of different models do not compare, so a store holds those of one model and refuses others.
 
-Distance is 1 − cosine: 0 for the same direction, 1 for none in common, 2 for the opposite. Every search compares with
+Distance is 1 − cosine: 0 for the same direction, 1 for nothing in common, 2 for the opposite. Every search looks at
 every event that meets the conditions, a part at a time.
 
 An event is known by its recording, box and source, so adding it again after a crash duplicates nothing.
@@ -52,7 +52,7 @@ class Added(NamedTuple):
 
     new: int
     changed: int  # known before, but with another label, score … or sound
-    removed: int  # of a recording that was given whole, and no longer among its events
+    removed: int  # no longer among the events of a recording that was given whole
     unchanged: int
 
 
@@ -64,8 +64,8 @@ class EventStore:
         model_id: of the detector whose encoder made the vectors, as in the column ``model``.
         width: D of the vectors.
         projection_width: of the contrastive projections; 0 where there are none.
-        model_folder: where that model lay when the store was made; empty where nobody said.
-        band_hz: upper edge of the band in which it heard the events; None where nobody said.
+        model_folder: where that model lay when the store was made; empty where not stated.
+        band_hz: upper edge of the band in which it heard the events; None where not stated.
 
     >>> from mast.retrieval.event_store import EventStore
     >>> store = EventStore.open("calls")
@@ -98,15 +98,15 @@ class EventStore:
         """Make an empty store.
 
         Args:
-            uri: a folder that is made, or a URI of object storage (``s3://bucket/name``, ``gs://…``).
+            uri: a folder to create, or a URI of object storage (``s3://bucket/name``, ``gs://…``).
             width: D of the vectors.
             model_id: of the model they come from.
             projection_width: of the contrastive projections; 0 for none.
-            model_folder: where the model lies, for those who search by sound later.
+            model_folder: where the model lies, for later searches by sound.
             band_hz: upper edge of the band that it listens to.
 
         Raises:
-            ConfigError: there is something already, or the width makes no sense.
+            ConfigError: something is already there, or the width makes no sense.
         """
         if width < 1:
             raise ConfigError(f"{uri}: vectors of width {width} make no sense; expected at least 1")
@@ -162,7 +162,7 @@ class EventStore:
 
     @staticmethod
     def exists(uri: str | Path) -> bool:
-        """Whether there is a store, be it one that :meth:`open` refuses."""
+        """Whether there is a store, even one that :meth:`open` refuses."""
         folder = StoreFolder(uri)
         return folder.holds(FACTS) or folder.holds(OLD_TABLE)
 
@@ -172,7 +172,7 @@ class EventStore:
     def refuse_other_model(
         self, model_id: str, width: int | None = None, band_hz: float | None = None
     ) -> None:
-        """Vectors of different models or bands do not compare, nor those that an earlier mast made another way.
+        """Refuse vectors of another model or band, or of an earlier mast: they cannot be compared with the store's.
 
         Raises:
             ConfigError: ``model_id`` or ``band_hz`` is not that of the store, or its vectors do not have ``width``
@@ -188,7 +188,7 @@ class EventStore:
                 f"{self.uri}: holds vectors of {self.width} numbers, but this version of mast makes {width}; rebuild "
                 "the store with mast embed"
             )
-        # rates are whole numbers, so a band may end a fraction of a hertz aside
+        # rates are whole numbers, so the edges of one band may differ by a fraction of a hertz
         if band_hz and self.band_hz and not math.isclose(band_hz, self.band_hz, rel_tol=1e-3):
             raise ConfigError(
                 f"{self.uri}: holds vectors of sounds up to {self.band_hz:g} Hz, which cannot be compared with those "
@@ -202,10 +202,10 @@ class EventStore:
 
         Args:
             batches: events with their vectors; normalised here.
-            whole_recordings: each batch holds all events of the recordings it names: others of them are removed.
+            whole_recordings: each batch holds all events of the recordings it names; any others are removed.
 
         Raises:
-            ConfigError: vectors of another width, or not finite, or without direction; or another process
+            ConfigError: vectors of another width, or not finite, or zero; or another process
                 is adding events.
 
         >>> import numpy as np
@@ -231,7 +231,7 @@ class EventStore:
         return Added(*total.tolist())
 
     def holds(self, events: pd.DataFrame) -> bool:
-        """Whether these are exactly the events that the store has of their recordings."""
+        """Whether these are exactly the events that the store has for their recordings."""
         given = as_events(events)[list(EVENT_COLUMNS)]
         given = given.assign(id=event_ids(given)).set_index("id").sort_index()
         known = [table for _, table in self._rows_of_recordings(given["recording"], _EVENT_FIELDS)]
@@ -260,7 +260,7 @@ class EventStore:
             ``id``, ``distance`` (1 − cosine) and the event columns; fewer than ``k`` rows where there are fewer.
 
         Raises:
-            ConfigError: another width, no number, or no projections here.
+            ConfigError: the vector has another width or is not finite, or the store has no projections.
 
         >>> from mast.retrieval.event_store import EventStore
         >>> store = EventStore.open("calls")
@@ -309,7 +309,7 @@ class EventStore:
         return first
 
     def get(self, ids: Sequence[str]) -> pd.DataFrame:
-        """``id`` and the event columns of some events, in the order asked for.
+        """``id`` and the event columns of some events, in the order requested.
 
         Raises:
             MastError: there is no such event.
@@ -318,7 +318,7 @@ class EventStore:
         return found
 
     def vectors(self, ids: Sequence[str], *, projection: bool = False) -> Vectors:
-        """(N, D) vectors of some events, in the order asked for; NaN where an event has no projection.
+        """(N, D) vectors of some events, in the order requested; NaN where an event has no projection.
 
         Raises:
             MastError: there is no such event.
@@ -332,14 +332,14 @@ class EventStore:
         return as_vectors(self._rows(ids, ["id", column])[column])
 
     def known_vectors(self, ids: Sequence[str]) -> tuple[list[str], Vectors]:
-        """Those of some events that are here, in the order asked for, and their (N, D) vectors."""
+        """The ids that the store holds, in the order requested, and their (N, D) vectors."""
         found = self._rows(ids, ["id", "vector"], only_known=True)
         return found["id"].to_pylist(), as_vectors(found["vector"])
 
     def batches(
         self, rows: int = 10_000, where: Filter | None = None, *, projection: bool = False
     ) -> Iterator[EventBatch]:
-        """All events (with ``id``) and their vectors, some at a time.
+        """All events (with ``id``) and their vectors, a batch at a time.
 
         Args:
             rows: maximum number in a batch.
@@ -385,7 +385,7 @@ class EventStore:
         return ("projection", self.projection_width) if projection else ("vector", self.width)
 
     def _empty_table(self, columns: list[str]) -> pa.Table:
-        """No rows."""
+        """A table without rows."""
         return self._schema.empty_table().select(columns)
 
     def _matching(self, where: Filter | None, columns: list[str]) -> Iterator[tuple[OpenPart, pa.Table]]:
@@ -405,13 +405,13 @@ class EventStore:
     def _rows_of_recordings(
         self, recordings: Iterable[str], columns: list[str]
     ) -> list[tuple[str, pa.Table]]:
-        """Name of each part that has events of these recordings, and those."""
+        """Name of each part that has events of these recordings, and those events."""
         names = tuple(set(recordings))
         found = self._matching(Filter(recordings=names), columns) if names else ()
         return [(part.name, table.select(columns)) for part, table in found if len(table)]
 
     def _rows(self, ids: Sequence[str], columns: list[str], *, only_known: bool = False) -> pa.Table:
-        """Some columns of some events, in order; of those that are here, or all of them or an error."""
+        """Some columns of some events, in order; an unknown event is an error unless ``only_known``."""
         found = [self._empty_table(columns)]
         for part, own in self._matching(None, ["id"]):
             rows = own["row"].filter(is_one_of(own["id"], ids)).to_numpy()
@@ -428,10 +428,10 @@ class EventStore:
         return table.take(pa.array([row_of[name] for name in ids if name in row_of], type=pa.int64()))
 
     def _commit(self, given: pa.Table, whole_recordings: bool) -> NDArray[np.int64]:
-        """Write some events: new, changed, removed, unchanged.
+        """Write some events; gives the numbers of new, changed, removed and unchanged ones.
 
-        What is new goes into one part, and then what has changed or is gone is written into the parts where it was. So
-        a kill loses nothing, and at worst leaves removed events for the next time.
+        New events go into one part; then the parts that held changed or removed events are rewritten. So a kill loses
+        nothing, and at worst leaves removed events for the next time.
         """
         given = given.filter(pa.array(~given["id"].to_pandas().duplicated().to_numpy()))
         is_new = np.ones(len(given), dtype=bool)
@@ -458,7 +458,7 @@ class EventStore:
     def _append(self, table: pa.Table) -> None:
         """Write new events into the part that has the most room, or a new one; in object storage always into a new one.
 
-        There is no lock there, and two that write the same part would lose what the other has written.
+        There is no lock there, and two processes that write the same part would lose each other's events.
         """
         if not len(table):
             return

@@ -1,6 +1,6 @@
-"""Events and vectors as a store keeps them: rows of an Arrow table.
+"""Events and vectors as they are stored: rows of an Arrow table.
 
-Vectors have length one, so their numbers lie within ±1. They are kept as whole numbers of 16 bits, ±32767 being ±1: as
+Vectors have length one, so their numbers lie within ±1. They are stored as 16-bit integers, with ±32767 for ±1: as
 small as 16-bit floats and at least as precise here, and NumPy turns them into floats many times faster.
 """
 
@@ -20,7 +20,7 @@ from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
 from mast.retrieval.nearest import to_unit_length
 
-_SCALE = 32_767  # what 1.0 is kept as
+_SCALE = 32_767  # what 1.0 is stored as
 _SAME_DISTANCE = 1e-4  # distance up to which two vectors of one event are the same but for rounding
 _BLOCK_ROWS = 256  # vectors turned into floats at once: they stay in the processor's cache
 
@@ -34,7 +34,7 @@ class EventBatch(NamedTuple):
 
 
 def storage_schema(width: int, projection_width: int) -> pa.Schema:
-    """``id``, the event columns, ``vector``, and ``projection`` where there are some."""
+    """``id``, the event columns, ``vector``, and ``projection`` where the model has one."""
     fields = [("id", pa.string())]
     fields += [(name, pa.string() if kind == "str" else pa.float64()) for name, kind in EVENT_COLUMNS.items()]
     fields.append(("vector", pa.list_(pa.int16(), width)))
@@ -44,10 +44,10 @@ def storage_schema(width: int, projection_width: int) -> pa.Schema:
 
 
 def storage_table(batch: EventBatch, schema: pa.Schema, where: str) -> pa.Table:
-    """A batch as it is kept: in the event schema with an ``id``, vectors of length one.
+    """A batch as it is stored: in the event schema with an ``id``, vectors of length one.
 
     Raises:
-        ConfigError: vectors of another width or number, or not finite, or without direction; ``where`` is named.
+        ConfigError: vectors of another width or number, or not finite, or zero; ``where`` is named.
     """
     events = as_events(batch.events)[list(EVENT_COLUMNS)]
     if any(len(given) != len(events) for given in (batch.vectors, batch.projections) if given is not None):
@@ -89,7 +89,7 @@ def distances(column: pa.ChunkedArray, wanted: Vectors) -> NDArray[np.float32]:
 
 
 def find_changed(now: pa.Table, before: pa.Table) -> NDArray[np.bool_]:
-    """Row by row, whether anything but rounding has changed in some events."""
+    """Row by row, whether events differ by more than rounding."""
     a, b = (some.select(list(EVENT_COLUMNS)).to_pandas() for some in (now, before))
     differs: NDArray[np.bool_] = ~((a == b) | (a.isna() & b.isna())).all(axis=1).to_numpy(dtype=bool)
     for column in {"vector", "projection"} & set(now.column_names):
@@ -132,7 +132,7 @@ def _storage_column(vectors: Vectors) -> pa.Array:
 
 
 def _stored_integers(column: pa.ChunkedArray) -> NDArray[np.int16]:
-    """(N, D) as they are kept, without a copy where the column is one piece; zeros where a vector is missing."""
+    """(N, D) as stored, without a copy where the column is one piece; zeros where a vector is missing."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     values = pc.fill_null(array.values, 0) if array.values.null_count else array.values
     numbers: NDArray[np.int16] = values.to_numpy()

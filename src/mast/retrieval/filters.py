@@ -22,7 +22,7 @@ class Filter:
         sites: any of these.
         start: wall clock, ISO 8601 (``2024-05-01`` or ``2024-05-01T05:30``); events before it are left out.
         end: wall clock; events at or after it are left out. Events without a clock time meet no condition on time.
-        hours: from the first hour of the day up to, without, the second; ``(22, 4)`` runs over midnight.
+        hours: from the first hour of the day up to but not including the second; ``(22, 4)`` spans midnight.
         low_hz: lowest centre frequency, Hz.
         high_hz: highest centre frequency, Hz.
         min_score: minimum score.
@@ -61,7 +61,7 @@ class Filter:
 
     @property
     def columns(self) -> list[str]:
-        """The event columns that the conditions are about."""
+        """The event columns that the conditions use."""
         centre = self.low_hz is not None or self.high_hz is not None
         used = {
             "recording": self.recordings or self.not_recordings,
@@ -75,7 +75,7 @@ class Filter:
         return [column for column, is_used in used.items() if is_used]
 
     def mask(self, events: pa.Table) -> NDArray[np.bool_]:
-        """(N,) which events meet all conditions; :attr:`columns` of them are looked at.
+        """(N,) which events meet all conditions; only their :attr:`columns` are needed.
 
         >>> Filter(sites=("Oak's",), min_score=0.5).mask(pa.table({"site": ["Oak's", "", "Oak's"], "score": [1, 1, 0]}))
         array([ True, False, False])
@@ -113,7 +113,7 @@ def _centre(events: pa.Table) -> pa.ChunkedArray:
 
 
 def _parse_time(given: str, field: str) -> str:
-    """A time as texts in the column ``datetime`` begin: they sort by wall clock, whatever zone follows."""
+    """A time as it is written in the column ``datetime``, which sorts by wall clock, whatever zone follows."""
     try:
         return datetime.fromisoformat(given).replace(tzinfo=None).isoformat()
     except ValueError:

@@ -3,10 +3,10 @@
 An event takes the label that most of its k nearest examples have. It stays unknown where the nearest example of that
 label is farther than a threshold, which is chosen on the examples themselves: each is named by those of *other
 recordings* (calls of one recording resemble each other for many reasons), and the threshold is the largest distance up
-to which the wanted share of the names was right. A label that occurs in one recording only has no other to be named
-by: the only right answer for it is "unknown", so such labels teach the threshold what new sounds look like.
+to which the wanted share of the names was right. A label that occurs in only one recording cannot be named from another
+one: the only right answer for it is "unknown", so such labels teach the threshold what new sounds look like.
 
-What is stated about the result was measured with thresholds chosen without the recordings it was measured on.
+The stated accuracy was measured with thresholds chosen without the recordings it was measured on.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from mast.retrieval.nearest import Neighbours, nearest
 from mast.wording import counted
 
 UNKNOWN = "unknown"
-SOURCE = "examples"  # what names from here are said to come from
-_FOLDS = 20  # maximum number of groups of recordings that the threshold is chosen without
+SOURCE = "examples"  # stated as the source of these names
+_FOLDS = 20  # maximum number of groups of recordings that are held out in turn
 LIKELY_COLUMNS = (
     "likely_label",
     "nearest_label",
-)  # the name before it was doubted, in tables of mast name and mast classify
+)  # the name before the threshold was applied, in tables of mast name and mast classify
 MIN_NAMED = 10  # held-out examples that must be named before a share of right ones means anything; our choice
 
 
@@ -60,14 +60,14 @@ class Votes(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How naming does on examples of recordings it has not seen.
+    """How well naming does on examples from recordings it has not seen.
 
     Attributes:
-        events: examples asked about.
-        named: of them, those given a name.
-        right: of these, those given the right one.
-        unknown_label_events: examples asked about with all examples of their label taken away.
-        unknown_label_named: of them, those given a name, which is always wrong.
+        events: examples that were tested.
+        named: those that were given a name.
+        right: those that were given the right name.
+        unknown_label_events: examples that were tested with all examples of their label removed.
+        unknown_label_named: those of them that were given a name, which is always wrong.
     """
 
     events: int
@@ -78,12 +78,12 @@ class HeldOut:
 
     @property
     def named_share(self) -> float:
-        """Of all."""
+        """Share of the events that were named."""
         return self.named / self.events if self.events else float("nan")
 
     @property
     def right_share(self) -> float:
-        """Of the named."""
+        """Share of the names that were right."""
         return self.right / self.named if self.named else float("nan")
 
     @property
@@ -103,10 +103,10 @@ class UnknownRule:
         target: share of names that should be right.
         max_distance: the threshold; below 0 where no distance reached the target, so that all is unknown.
         chosen: whether it was chosen here, or given.
-        examples: how many.
-        recordings: they come from.
-        labels: different ones.
-        single_recording_labels: labels heard in one recording only.
+        examples: number of examples.
+        recordings: number of recordings they come from.
+        labels: number of different labels.
+        single_recording_labels: labels that occur in only one recording.
         reachable: the largest share of names that any distance makes right; None where too few can be measured.
         held_out: what naming reaches on other recordings, with thresholds chosen without them.
     """
@@ -133,7 +133,7 @@ class UnknownRule:
         return content
 
     def sentence(self) -> str:
-        """What to expect, for people."""
+        """What to expect, in a sentence for the user."""
         found = self.held_out
         if found is None:
             return f"names within distance {self.max_distance:.3f}, as given; how many are right is not known"
@@ -170,9 +170,9 @@ class Namer:
 
     Args:
         vectors: (M, D) of the examples.
-        labels: (M,) of them; none may be empty.
-        recordings: (M,) they come from.
-        ids: (M,) of them; an event is never named by itself.
+        labels: (M,) their labels; none may be empty.
+        recordings: (M,) the recordings they come from.
+        ids: (M,) their ids; an event is never named by itself.
         k: neighbours that vote; 5 is our choice.
 
     Raises:
@@ -200,7 +200,7 @@ class Namer:
         self._ids = np.asarray(ids, dtype=object)
 
     def calibrate(self, target: float = 0.9, *, max_distance: float | None = None) -> UnknownRule:
-        """Choose the threshold on the examples, and say what it reaches; or take the one given, and say the same.
+        """Choose the threshold on the examples, or take the one given, and measure what it achieves.
 
         Args:
             target: share of names that should be right.
@@ -241,7 +241,7 @@ class Namer:
     def _held_out(
         self, target: float, max_distance: float | None, folds: IntArray
     ) -> tuple[float, HeldOut, float | None]:
-        """The limit, chosen where none is given, what it does to examples of other recordings, and the best share."""
+        """The limit (chosen if none is given), its results on held-out recordings, and the best share that is right."""
         same_recording = (self._recordings, self._recordings)
         votes = self._vote(nearest(self.vectors, self.vectors, self.k, exclude=(same_recording,)))
         right = votes.label == self._codes
@@ -279,8 +279,8 @@ class Namer:
         Returns:
             The events with ``label`` (or "unknown"), ``label_share`` (of the neighbours that have it), ``distance``
             (to the nearest of these), ``nearest_label`` (the name whatever its distance), ``nearest_id`` (of that
-            example), ``given_label`` (what ``label`` was), and as `mast name` has them ``label_score`` (1 − distance)
-            and ``label_source``.
+            example), ``given_label`` (what ``label`` was), and, as in tables of `mast name`, ``label_score``
+            (1 − distance) and ``label_source``.
         """
         votes = self._vote(nearest(vectors, self.vectors, self.k, exclude=((events["id"], self._ids),)))
         guess = np.array([*self.labels, ""], dtype=object)[votes.label]
@@ -296,7 +296,7 @@ class Namer:
         )
 
     def _vote(self, found: Neighbours) -> Votes:
-        """The label of most neighbours; of equally many, that of the nearest."""
+        """The label of most neighbours; in a tie, that of the nearest."""
         known = found.index >= 0
         codes = np.where(known, self._codes[found.index], -1)  # (N, k)
         counts = (codes[:, :, None] == codes[:, None, :]).sum(axis=2) * known  # of the label at each place

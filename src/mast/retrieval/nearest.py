@@ -21,7 +21,7 @@ class Neighbours(NamedTuple):
 
 
 def to_unit_length(vectors: ArrayLike) -> Vectors:
-    """Rows of length one, float32; a row of zeros stays."""
+    """Rows of length one, float32; a row of zeros stays zero."""
     given = np.asarray(vectors, dtype=np.float32)
     length = np.linalg.norm(given.astype(np.float64), axis=-1, keepdims=True)
     return np.asarray(given / np.where(length > 0, length, 1.0), dtype=np.float32)
@@ -62,7 +62,7 @@ def nearest(
 
 
 def _shared_codes(a: ArrayLike, b: ArrayLike) -> tuple[IntArray, IntArray]:
-    """Names of two tables as whole numbers that compare."""
+    """Names of two tables as integer codes that can be compared."""
     names = np.concatenate([np.asarray(a, dtype=object), np.asarray(b, dtype=object)])
     codes = pd.factorize(names)[0].astype(np.int64)
     return codes[: len(np.asarray(a, dtype=object))], codes[len(np.asarray(a, dtype=object)) :]

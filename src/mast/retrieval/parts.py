@@ -1,8 +1,8 @@
-"""The files of an event store: a few facts, and parts of one table, each there whole or not at all.
+"""The files of an event store: a few facts, and the parts of one table, each there whole or not at all.
 
 A part is an Arrow file of some ten thousand events. On a disk it is mapped into memory, so a column costs nothing until
-it is looked at, and nothing afterwards; from object storage only the columns asked for are fetched. An event is in one
-part alone, and a part is changed by writing it whole under the same name: whoever reads sees it before or after.
+it is read, and nothing afterwards; from object storage only the requested columns are fetched. Each event is in one
+part only, and a part is changed by writing it whole under the same name: a reader sees either the old or the new one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mast.uris import is_uri, open_uri
 FACTS = "event_store.json"
 OLD_TABLE = "events.lance"  # in stores of earlier versions, which were LanceDB tables
 _PART = re.compile(r"^events-(\d+)-[0-9a-f]{8}\.arrow$")
-_KEY = b"mast"  # of what a part says about itself, in its schema
+_KEY = b"mast"  # under which a part describes itself, in its schema
 _FEW = 1_000  # rows that are checked one by one instead of the whole part
 
 
@@ -38,8 +38,8 @@ class Part(NamedTuple):
     Attributes:
         name: of the file.
         rows: events in it.
-        first: of its recordings in alphabetical order.
-        last: likewise.
+        first: its first recording in alphabetical order.
+        last: its last recording.
     """
 
     name: str
@@ -77,7 +77,7 @@ class OpenPart:
     def read(self, columns: Sequence[str], rows: IntArray | None = None) -> pa.Table:
         """Some columns, of all rows or of some; checked, as a damaged file could otherwise end the process."""
         with _reporting_damage(self._place):
-            # to choose is to copy, which a file that is mapped into memory does not need
+            # choosing columns copies them, which a memory-mapped file does not need
             fields = None if self._mapped else [self.schema.get_field_index(column) for column in columns]
             reader = pa.ipc.open_file(self._file, options=pa.ipc.IpcReadOptions(included_fields=fields))
             table = reader.read_all().select(list(columns))
@@ -102,7 +102,7 @@ class StoreFolder:
         self._known: dict[tuple[str, int, int | None], Part] = {}
 
     def lock(self) -> AbstractContextManager[None]:
-        """No other process of this kind writes here meanwhile; object storage has no locks.
+        """Keep other processes of this kind from writing here; object storage has no locks.
 
         Raises:
             ConfigError: another process is writing.
@@ -157,12 +157,12 @@ class StoreFolder:
 
     @contextmanager
     def open_part(self, name: str) -> Iterator[OpenPart]:
-        """Read a part as it is now, whatever is written in its place meanwhile."""
+        """Read a part as it is now, even if another is written in its place meanwhile."""
         with self._system.open_input_file(f"{self._path}/{name}") as file:
             yield OpenPart(self.uri, name, file, mapped=self._mapped)
 
     def write(self, name: str, table: pa.Table) -> None:
-        """Write a part, new or in the place of what it was."""
+        """Write a part, new or in place of the old one."""
         self._known = {key: part for key, part in self._known.items() if key[0] != name}
         names = pc.min_max(table["recording"]).as_py()
         about = {"rows": table.num_rows, "first": names["min"] or "", "last": names["max"] or ""}
@@ -176,7 +176,7 @@ class StoreFolder:
             self._upload(name, held.getvalue())
 
     def new_name(self) -> str:
-        """Of a part behind all others; two processes do not take the same."""
+        """A name for a part that follows all others; no two processes choose the same."""
         numbers = [int(match[1]) for file in self._files() if (match := _PART.match(file.base_name))]
         return f"events-{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}.arrow"
 
@@ -191,7 +191,7 @@ class StoreFolder:
             return opened.facts()
 
     def _upload(self, name: str, content: Any) -> None:
-        """Into object storage; beside first, as some kinds show what is half written."""
+        """Upload to object storage, under a temporary name first, as some kinds show half-written files."""
         beside = f"{self._path}/.{name}.{secrets.token_hex(4)}.part"
         with self._system.open_output_stream(beside) as file:
             file.write(content)
@@ -205,7 +205,7 @@ def _write_table(sink: Any, table: pa.Table) -> None:
 
 @contextmanager
 def _reporting_damage(place: str) -> Iterator[None]:
-    """Turn what pyarrow cannot read in the block into a ``MastError``; what the machine refuses stays."""
+    """Turn pyarrow's read errors in the block into a ``MastError``; errors of the machine pass through."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

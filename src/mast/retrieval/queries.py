@@ -25,7 +25,7 @@ class Query(NamedTuple):
     vector: Vectors  # (D,)
     projection: Vectors | None  # (P,)
     description: str  # one sentence: which sound this is
-    event_id: str = ""  # where it is an event of the store
+    event_id: str = ""  # if it is an event of the store
     recording: str = ""
 
 
@@ -99,7 +99,7 @@ def find_lookalikes(
     """The events most like the query, nearest first, with ``rank``; the query itself is not among them.
 
     Raises:
-        MastError: projections are asked for, and the query has none.
+        MastError: projections are requested, but the query has none.
     """
     vector = query.projection if projection else query.vector
     if vector is None:
