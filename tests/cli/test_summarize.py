@@ -245,7 +245,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path:
         ("run.json is missing; expected a results folder of mast detect", (sound, "--out", tmp_path / "x")),
         ("no such folder; expected a results folder", (tmp_path / "gone", "--out", tmp_path / "x")),
         ("is a file; expected a results folder", (mine / "thesis.docx", "--out", tmp_path / "x")),
-        ("so it is not known how much was heard", (bare, "--out", tmp_path / "x")),
+        ("so it is not known how much was searched", (bare, "--out", tmp_path / "x")),
     ]
     for says, arguments in kinds:
         result = run(*arguments)

@@ -1,7 +1,7 @@
-"""Detections as files to send: a clip of sound and a picture each, a table, and a page that shows them all.
+"""Detections as files to send: a sound clip and a picture of each, a table, and a page that shows them all.
 
-Only the sound around each event is read, so an archive of any length will do. A clip that is there is not cut again:
-after a stop the same call does what is left.
+Only the sound around each event is read, so an archive of any length will do. Clips that exist are not cut again:
+after an interruption, the same call does the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Per = Literal["label", "site", "day", "hour", "recording"]
 ClipFormat = Literal["wav", "flac"]
 
 TABLE, FAILURES, PAGE = "clips.csv", "failures.csv", "index.html"
-_MAX_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
+_MAX_SHOWN = 2_000  # clips on the page; more would make the browser slow
 _LONGEST_NAME = 80  # letters taken from a recording's name or a label
 
 
@@ -49,11 +49,11 @@ class CutClip(NamedTuple):
 
 @dataclass
 class CutResult:
-    """What came of it."""
+    """What :func:`cut_clips` did."""
 
     clips: list[CutClip] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)  # recording, why
-    left_out: int = 0  # events, because somebody speaks
+    left_out: int = 0  # events in which somebody speaks
     voices: dict[str, list[TimeSpan]] = field(default_factory=dict)  # by recording
 
 
@@ -66,7 +66,7 @@ def choose_events(
         events: in the event schema.
         n: how many; of each group where there are groups.
         choice: ``"best"`` by score, ``"random"`` each with the same chance.
-        per: what makes a group; everything is one by default.
+        per: what to group by; by default everything is one group.
         seed: of the draw.
 
     Returns:
@@ -107,18 +107,18 @@ def cut_clips(
     """Cut a clip for each event, and write the table and the page.
 
     Args:
-        chosen: of :func:`choose_events`.
+        chosen: events from :func:`choose_events`.
         locate: where a recording lies; :func:`mast.reports.contact_sheet.make_locator` makes one.
         out: the folder, which may hold clips of an earlier call.
         pad_s: sound before and after each event.
         format: of the sound.
         front_end: band of the pictures; by default, one that each event fits in.
-        pictures: draw a spectrogram with the box beside each clip.
-        voices: finds speech; events with some are left out, and the stretches listed.
-        progress: called once an event.
+        pictures: also draw a spectrogram with the box for each clip.
+        voices: finds speech; events with speech are left out, and the stretches are listed.
+        progress: called once per event.
 
     Raises:
-        OSError: the disk refuses; every clip that is there is whole.
+        OSError: the files cannot be written; every clip that exists is complete.
     """
     cut = CutResult()
     for clip in _name_clips(chosen, format, pictures):
@@ -171,13 +171,13 @@ def _name_clips(chosen: pd.DataFrame, format: ClipFormat, pictures: bool) -> Ite
 
 
 def _safe_name(text: str) -> str:
-    """A text as a part of a file name that every system takes."""
+    """A text as part of a file name that is valid on every system."""
     plain = re.sub(r"[^\w\-. ]+", "-", text).strip(" .-")
     return plain[:_LONGEST_NAME] or "unnamed"
 
 
 def _clip_span(event: dict[str, Any], pad_s: float) -> tuple[float, float]:
-    """What a clip holds, in seconds of the recording."""
+    """The span that a clip covers, in seconds of the recording."""
     return max(0.0, float(event["start_s"]) - pad_s), float(event["end_s"]) + pad_s
 
 
@@ -209,7 +209,7 @@ def _write_table(cut: CutResult, out: Path) -> None:
 
 
 def clips_page(cut: CutResult, title: str) -> str:
-    """All clips with their pictures; the browser loads those in view from the files beside the page."""
+    """All clips with their pictures; the browser loads those in view from the files next to the page."""
     shown: dict[str, list[CutClip]] = {}
     for clip in cut.clips[:_MAX_SHOWN]:
         shown.setdefault(clip.group, []).append(clip)

@@ -43,7 +43,7 @@ def draw_map(events: pd.DataFrame, *, seed: int = 0) -> Figure:
 def _draw_names(
     axes: Axes, events: pd.DataFrame, names: pd.Series[Any], what: str, none: str, size: float
 ) -> None:
-    """Points coloured by name, the commonest in the legend; those without one grey and behind."""
+    """Points coloured by name, the commonest in the legend; those without one are grey and behind the rest."""
     from matplotlib import colormaps
 
     counts = names[names != ""].value_counts()

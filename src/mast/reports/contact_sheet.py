@@ -1,7 +1,7 @@
 """Contact sheets: many events at a glance, each a small spectrogram with its box; a PNG grid, and a page with sound.
 
-All tiles of a sheet are equally long and cover the same band, so that shapes can be compared by eye. The page needs
-nothing but itself: pictures and sound are inside, sound as MP3 up to a limit on the page's size. An event whose
+All tiles of a sheet are equally long and cover the same band, so that shapes can be compared by eye. The page is
+self-contained: pictures and sound are embedded, sound as MP3 up to a limit on the page's size. An event whose
 recording is missing or damaged is a grey tile that says why; it is never left out.
 """
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 Locate = Callable[[str], Path | None]
 
-WIDTH, HEIGHT = 220, 132  # pixels of a tile's picture, our choice: six fit a laptop's window
+WIDTH, HEIGHT = 220, 132  # pixels of a tile's picture (our choice): six fit into a laptop's window
 COLUMNS = 6
-AUDIO_LIMIT_BYTES = 15_000_000  # of sound in one page, our choice: mail still takes it
+AUDIO_LIMIT_BYTES = 15_000_000  # of sound in one page (our choice): small enough to send by mail
 _BOX = "#e8590c"
 _PAPER, _INK, _SOFT, _GREY = "#ffffff", "#1d2327", "#5c6670", "#c9ced3"
 _GAP = 12
 _CAPTION = 34  # pixels below a tile: two lines
-_LOUD = 0.7  # peak of a clip: field sounds are faint
+_LOUD = 0.7  # peak that clips are normalised to: field sounds are faint
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +71,13 @@ class Sheet(NamedTuple):
 
 
 def recording_not_found(recording: str) -> AudioError:
-    """What to say of a recording that nobody knows the place of."""
+    """The error for a recording whose file is not found."""
     return AudioError(f"{recording}: no such recording here; give its folder with --audio")
 
 
 def make_locator(folders: Iterable[str | Path]) -> Locate:
-    """Where a recording of that name lies: below one of the folders, as named, in its ``audio/``, or wherever its name
-    means one file only.
+    """A function that finds a recording below the folders: by its name, in ``audio/``, or anywhere if only one file
+    there has that name.
     """
     from mast.annotations.recording_names import RecordingNames
     from mast.audio import find_recordings
@@ -123,7 +123,7 @@ def make_tiles(
 
     Args:
         events: in the event schema.
-        locate: where a recording lies, ``None`` where nobody knows; :func:`make_locator` makes one.
+        locate: where a recording lies, ``None`` where not known; :func:`make_locator` makes one.
         captions: below each; label, score, recording and time by default.
         front_end: band and bins; by default, chosen to fit the events.
         sound: also make the clips of sound.
@@ -149,7 +149,7 @@ def make_tiles(
 
 
 def tile_span_s(events: pd.DataFrame, front_end: FrontEnd) -> float:
-    """Seconds that every tile of a sheet shows: half as much again as nine in ten events, within a chunk."""
+    """Seconds that every tile of a sheet shows: half as much again as nine in ten events need, at most a chunk."""
     if events.empty:
         return front_end.chunk_s / 4
     length = (events["end_s"] - events["start_s"]).to_numpy(dtype=np.float64)
@@ -163,7 +163,7 @@ def caption_of(row: Mapping[Any, Any]) -> str:
     first = " · ".join(part for part in (label, f"{score:.2f}" if scored else "") if part) or "no label"
     path = Path(str(row["recording"]))
     name = "/".join(path.parts[-2:])  # recorders at different sites give the same names
-    if path.suffix.lower() in AUDIO_SUFFIXES:  # a long word is broken anywhere
+    if path.suffix.lower() in AUDIO_SUFFIXES:  # shorter, as the page breaks long words anywhere
         name = name.removesuffix(path.suffix)
     return f"{first}\n{name} · {float(row['start_s']):.1f} s"
 
@@ -193,7 +193,7 @@ def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
 
 
 class PageTile(NamedTuple):
-    """A tile as the page holds it."""
+    """A tile in a page."""
 
     png: bytes
     alt: str
@@ -211,7 +211,7 @@ def tile_grid(tiles: Sequence[Tile]) -> Markup:
 def sheets_page(
     title: str, lead: Markup, sheets: Sequence[Sheet], *, audio_limit_bytes: int = AUDIO_LIMIT_BYTES
 ) -> str:
-    """All sheets as one page that needs nothing else; a click on a tile plays it.
+    """All sheets as one self-contained page; a click on a tile plays it.
 
     Args:
         title: plain text.
@@ -277,7 +277,7 @@ def _make_tile(
 
 
 def _draw_tile(spectrogram: Spectrogram, box: np.ndarray, start_s: float, span_s: float) -> Image:
-    """Grey sound with the box on it, at the scale of the sheet: a recording that ends early leaves the rest white."""
+    """A grey spectrogram with the box, at the scale of the sheet: a recording that ends early leaves the rest white."""
     from PIL import Image, ImageDraw
 
     values, low, high = grey_levels(spectrogram)
@@ -306,7 +306,7 @@ def _draw_tile(spectrogram: Spectrogram, box: np.ndarray, start_s: float, span_s
 
 
 def clip_mp3(path: str | Path, start_s: float, end_s: float, front_end: FrontEnd) -> bytes:
-    """A span of sound as MP3, made loud; ultrasound is slowed down until a person can hear it."""
+    """A span of sound as MP3, normalised; ultrasound is slowed down until a person can hear it."""
     import soundfile as sf
 
     from mast.audio import read
@@ -321,7 +321,7 @@ def clip_mp3(path: str | Path, start_s: float, end_s: float, front_end: FrontEnd
 
 
 def playback_rate(front_end: FrontEnd) -> tuple[int, float]:
-    """Sample rate of a clip as it is played, and how many times slower than life: 1 up to 16 kHz.
+    """Sample rate of a clip as it is played, and how many times it is slowed down: 1 up to 16 kHz.
 
     >>> playback_rate(FrontEnd()), playback_rate(FrontEnd.for_band(96_000))
     ((16000, 1.0), (16000, 12.0))
@@ -357,7 +357,7 @@ def _page_tile(tile: Tile, sound: bytes) -> PageTile:
 
 
 def _font(size: int) -> FreeTypeFont | ImageFont:
-    """matplotlib's own font: it is always there and knows most scripts."""
+    """matplotlib's own font: it is always installed and covers most scripts."""
     from matplotlib import get_data_path
     from PIL import ImageFont
 
@@ -365,7 +365,7 @@ def _font(size: int) -> FreeTypeFont | ImageFont:
 
 
 def _fit_text(text: str, font: FreeTypeFont | ImageFont, width: int) -> str:
-    """Text that fits, the middle left out where it does not: names of recordings differ at both ends."""
+    """Text shortened in the middle until it fits: names of recordings differ at both ends."""
     if font.getlength(text) <= width:
         return text
     for keep in range(len(text) - 1, 1, -1):

@@ -1,4 +1,4 @@
-"""What a run was made from, by site and by hour of the day: tables and one picture."""
+"""The data of a run, by site and by hour of the day: tables and one picture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEARD_COLOUR, _UNHEARD_COLOUR, _BOXES_COLOUR = "#2b7a78", "#c3ced6", "#b5542c"
 
 
 class TimeUnit(NamedTuple):
-    """In which sound is counted."""
+    """The unit in which sound is counted."""
 
     plural: str
     singular: str
@@ -33,11 +33,11 @@ class HourlyTotals(NamedTuple):
     """Something counted by hour of the day."""
 
     by_hour: FloatArray  # (24,)
-    unknown: float  # of recordings whose clock time nobody knows
+    unknown: float  # of recordings whose clock time is unknown
 
 
 def sites_table(datasets: Sequence[tuple[str, Dataset]]) -> list[list[str]]:
-    """A row a site and kind, with the columns of :func:`sites_header`."""
+    """One row per site and kind, with the columns of :func:`sites_header`."""
     rows: list[list[str]] = []
     time = time_unit(datasets)
     for kind, dataset in datasets:
@@ -112,7 +112,7 @@ def boxes_by_hour(dataset: Dataset) -> HourlyTotals:
 
 
 def hours_figure(datasets: Sequence[tuple[str, Dataset]]) -> Figure | None:
-    """Sound by hour of the day, labelled and unlabelled, and boxes an hour; None where no clock time is known."""
+    """Sound by hour of the day, labelled and unlabelled, and boxes per hour; None where no clock time is known."""
     labelled = next(dataset for kind, dataset in datasets if kind == "labelled")
     others = [dataset for kind, dataset in datasets if kind != "labelled"]
     sound, heard, boxes = sound_by_hour(labelled), reviewed_by_hour(labelled), boxes_by_hour(labelled)
@@ -178,4 +178,4 @@ def _hours_by_clock(spans: Iterable[tuple[str, float, float]]) -> HourlyTotals:
 
 def _seconds_to_full_hour(time: datetime) -> float:
     past_s = time.minute * 60 + time.second + time.microsecond / 1e6
-    return max(3600.0 - past_s, 1e-3)  # at least a little, or rounding could stand still
+    return max(3600.0 - past_s, 1e-3)  # never 0, or rounding could keep the loop from ending

@@ -36,7 +36,7 @@ class ShownBox(NamedTuple):
 def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]:
     """Hits, misses and false alarms at the part's threshold, drawn at random, from different recordings where possible.
 
-    Random, so that they look like what a user will meet; the best hits would flatter, the worst misses alarm.
+    Random, so that they look like what a user will meet; the best hits would flatter, the worst misses would alarm.
 
     Args:
         part: what a detector found.
@@ -121,7 +121,7 @@ def draw_example(
 
 
 def _sample_rows(pool: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Some rows at random, no second one of a recording before every recording had its turn."""
+    """Some rows at random, no second one from a recording before every recording has had its turn."""
     shuffled = pool.iloc[rng.permutation(len(pool))]
     turn = shuffled.groupby("recording").cumcount()
     return shuffled.iloc[np.argsort(turn.to_numpy(), kind="stable")[:n]]

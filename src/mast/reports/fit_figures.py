@@ -48,7 +48,7 @@ def read_curves(path: Path, title: str) -> Curves | None:
 
 
 def curves_figure(runs: Sequence[Curves]) -> Figure | None:
-    """A row a run: loss on the left (thin: each step), what was measured on held-out sound on the right."""
+    """One row per run: loss on the left (thin: each step), what was measured on held-out sound on the right."""
     from matplotlib.ticker import MaxNLocator
 
     if not runs:
@@ -107,7 +107,7 @@ def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figu
     for colour, (name, own) in zip(colours, tables.items(), strict=False):
         outcome = own.match()
         recall, precision = precision_recall(outcome)
-        # as average precision counts: from one score to the next, the precision of the next
+        # as average precision does: between two scores, the precision at the later one
         axis.step(
             np.append(0.0, recall) if len(recall) else recall,
             np.append(precision[:1], precision),
@@ -135,7 +135,7 @@ def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figu
 
 
 def reliability_figure(outcome: Outcome, calibration: Calibration, part: str) -> Figure:
-    """What scores say against what is true, before and after calibration; below, how many predictions a bin holds."""
+    """Scores against the share that is right, before and after calibration; below, how many predictions a bin holds."""
     figure = new_figure(5.4, 4.6)
     axis, counts = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
     axis.plot([0, 1], [0, 1], color="0.8", linewidth=1, zorder=0)
@@ -172,7 +172,7 @@ def reliability_figure(outcome: Outcome, calibration: Calibration, part: str) ->
 def parts_figure(
     metrics: Mapping[str, Any], names: Mapping[str, str], part_names: Mapping[str, str]
 ) -> Figure:
-    """F1 with its interval on every part, each detector beside the other.
+    """F1 with its interval on every part, with the detectors side by side.
 
     Args:
         metrics: as in ``metrics.json``.

@@ -1,4 +1,4 @@
-"""``report.html`` of `mast fit`: what went in, how training went, how good the detector is, and how to use it.
+"""``report.html`` of `mast fit`: the data, how training went, how good the detector is, and how to use it.
 
 Everything is read from the run's folder and the recordings; the page needs no other file and no network.
 """
@@ -75,7 +75,7 @@ _METRICS = {
     "ap50": "AP50",
     "miou": "mIoU",
 }
-_FEW = 10  # recordings, our choice: with fewer, a single one decides
+_FEW = 10  # recordings (our choice): with fewer, a single one decides
 EXAMPLES = 3  # of each kind from the main part, one of each from the others; our choice
 
 
@@ -104,11 +104,11 @@ class _ReportContext:
         self.main_part = "test" if "test" in self.metrics["parts"] else "val"
 
     def names(self) -> dict[str, str]:
-        """Of the detectors, in words."""
+        """Names of the detectors, in words."""
         return NAMES if len(self.detectors) > 1 else dict.fromkeys(self.detectors, "the detector")
 
     def keeps_start_calibration(self) -> bool:
-        """Whether the scores mean what those of the start did: of a start, or trained with few boxes to validate on."""
+        """Whether the starting model's calibration was kept: for the start itself, or with few boxes to validate on."""
         before = load_card(self.run / "start").calibration if START in self.detectors else None
         return (
             before is not None and self.stored is not None and before.calibration == self.stored.calibration
@@ -130,7 +130,7 @@ def write_fit_report(
     seed: int = 0,
     examples: int = EXAMPLES,
 ) -> Path:
-    """Write the report of a run that has come as far as ``metrics.json``.
+    """Write the report of a run that has written ``metrics.json``.
 
     Args:
         run: the run's folder.
@@ -192,8 +192,8 @@ def _lead(context: _ReportContext) -> Markup:
         )
     heard = int(context.metrics["parts"][context.main_part]["recordings"])
     few = (
-        f"These figures rest on {counted(heard, 'recording')}. Below {_FEW} they say little about others: label more, "
-        "from other days and sites, before you trust them."
+        f"These figures rest on {counted(heard, 'recording')}. With fewer than {_FEW}, they say little about others: "
+        "label more, from other days and sites, before you trust them."
     )
     return paragraph(words) + cards(facts) + (paragraph(few) if heard < _FEW else Markup())
 
@@ -227,7 +227,7 @@ def _data(context: _ReportContext) -> Markup:
     ]
     body += heading("Parts that the detector is measured on")
     body += table(["part", "recordings", time.plural, "boxes", "what it is"], rows, words=(0, 4))
-    heard = " Pretraining hears all recordings, those of every part included, without their boxes."
+    heard = " Pretraining hears all recordings, including those of every part, without their boxes."
     return body + paragraph(
         "Boxes are counted in chunks laid end to end; one that crosses from a chunk into the next counts in both."
         + (heard if (context.run / "pretrain").exists() else ""),
@@ -274,8 +274,8 @@ def _accuracy(context: _ReportContext) -> Markup:
         )
     if context.metrics["differences"]:
         body += paragraph(
-            "A range that includes 0 means: no difference could be shown. Without a range, from a single recording, a "
-            f"difference may be chance. {TRAINING_NOISE}",
+            "A range that includes 0 means that no difference could be shown. Without a range, from a single "
+            f"recording, a difference may be chance. {TRAINING_NOISE}",
             soft=True,
         )
     parts = {names[d]: context.part(context.main_part, d) for d in context.detectors}
@@ -390,7 +390,7 @@ def _curves(context: _ReportContext) -> Markup:
     if reconstruction.exists():
         body += heading("What the encoder learnt from listening") + embedded_png(
             reconstruction.read_bytes(),
-            "Sound as it is, what the encoder was shown of it, and what it made of the hidden parts.",
+            "The original sound, what the encoder was shown of it, and its reconstruction of the hidden parts.",
             small=True,
         )
     return body
@@ -415,7 +415,7 @@ def _use(context: _ReportContext) -> Markup:
 
 
 def _habit_sentence(habit: Habit | None) -> str:
-    """How the model draws boxes, where it does not give them as they are."""
+    """How the model draws boxes, where it does not leave them unchanged."""
     if habit is None or habit.changes_nothing:
         return ""
     return f" It draws {habit}, as your boxes are drawn; --box all gives its boxes as they are."
@@ -445,7 +445,7 @@ def _settings(context: _ReportContext) -> Markup:
 
 
 def _format_interval(result: dict[str, Any], key: str) -> str:
-    """Behind what a headline means: the range of the value; nothing where a single recording gives none."""
+    """The interval to append to a headline figure; empty where a single recording gives none."""
     low, high = result["intervals"][key]
     return "" if low is None or result[key] is None else f"; 95 % interval {low:.2f}–{high:.2f}"
 

@@ -1,4 +1,4 @@
-"""Which detector of a run is recommended, and why: what validation says, in a table and a sentence."""
+"""Which detector of a run is recommended by validation, and why, in a table and a sentence."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ NAMES = {
 def recommend_detector(tallies: Mapping[str, Tally], learnt: TrainingEvidence) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    On few boxes a higher F1 may be due to chance: then the start is recommended, which is known to be good. Training on
-    many boxes in several recordings is trusted where validation is too small to tell (:mod:`mast.evaluation.evidence`).
+    With few boxes, a higher F1 may be due to chance; then the start is recommended, which is known to be good. Training
+    on many boxes in several recordings is trusted where validation is too small to tell
+    (:mod:`mast.evaluation.evidence`).
 
-    A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: boxes held back
-    have chosen it.
+    A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: it was
+    chosen on boxes that were held back.
 
     Args:
         tallies: what each detector got right on validation, at the threshold it carries, in the order they were made.
@@ -131,7 +132,7 @@ def _verdict_with_start(
 
 
 def f1_table(metrics: Mapping[str, Any]) -> list[str]:
-    """F1 of each detector on each part with its interval, a line each, for a terminal.
+    """F1 of each detector on each part with its interval, one line per part, for a terminal.
 
     Args:
         metrics: as in ``metrics.json``.

@@ -1,6 +1,6 @@
 """Activity by date and hour of the day as a picture, with the sun's lines on it.
 
-An SVG from a template: sharp at every size, and made in milliseconds, for `mast detect` ends with it.
+An SVG from a template: sharp at every size, and made in milliseconds, because every `mast detect` ends by drawing one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mast.reports.sun import sun_times
 from mast.reports.templating import render
 
 _UNHEARD = (228, 231, 234)
-_SCALE = ("#ffffd9", "#c7e9b4", "#41b6c4", "#225ea8", "#081d58")  # of none to most; ColorBrewer's YlGnBu
+_SCALE = ("#ffffd9", "#c7e9b4", "#41b6c4", "#225ea8", "#081d58")  # from none to most; ColorBrewer's YlGnBu
 _SUN = ("#d9480f", "#5f3dc4")  # sunrise, sunset
 _EPOCH = date(1970, 1, 1)
 _ALWAYS_WHOLE, _MAX_EMPTY = 60, 4  # days; of longer spans, how many there may be for each with sound
@@ -32,7 +32,7 @@ _LABEL = 84  # pixels between dates
 
 
 class Observer(NamedTuple):
-    """Where the sun is looked up: the place, and the recorder's clock in hours from UTC."""
+    """Where and when sunrise and sunset are computed: the place, and the recorder's clock in hours from UTC."""
 
     place: Place
     offset_h: float
@@ -46,14 +46,14 @@ class Activity(NamedTuple):
 
     @property
     def has_gaps(self) -> bool:
-        """Whether days without sound are left out between."""
+        """Whether days without sound are left out in between."""
         return (self.days[-1] - self.days[0]).days >= len(self.days)
 
 
 def compute_activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
     """From effort and counts of one site, by ``slot``; ``None`` where no recording has a clock.
 
-    Days without sound are part of it, unless there are so many that nobody would see the others.
+    Days without sound are part of it, unless there are so many that the others would be too narrow to see.
     """
     spent = effort[(effort["slot"] != NO_CLOCK) & (effort["recorded_s"] > 0)]
     if spent.empty:
@@ -122,7 +122,7 @@ def sun_hours(found: Activity, observer: Observer) -> FloatArray:
 
 
 def _sun_lines(found: Activity, observer: Observer, wide: int) -> Iterator[tuple[str, str]]:
-    """A dash a day, as a path, and its colour."""
+    """A dash for each day, as a path, and its colour."""
     for hours, colour in zip(sun_hours(found, observer), _SUN, strict=True):
         dashes = "".join(
             f"M{_x(k, len(hours), wide):.1f} {_y(float(hour)):.1f}H{_x(k + 1, len(hours), wide):.1f}"

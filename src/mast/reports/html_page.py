@@ -1,4 +1,4 @@
-"""Pages that need nothing but themselves: pictures and styles are inside, no other host is asked."""
+"""Self-contained pages: pictures and styles are embedded, and nothing is loaded from other hosts."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collec
 
     Args:
         header: names of the columns.
-        rows: as many texts each.
+        rows: one text per column.
         words: numbers of the columns that hold words; the others hold numbers, with their range in brackets.
     """
     return render_macro("pieces.html", "table", header, rows, words)
 
 
 def cards(facts: Sequence[tuple[str, str]]) -> Markup:
-    """A row of large figures, each with what it is below."""
+    """A row of large figures, each with its meaning below."""
     return render_macro("pieces.html", "cards", facts)
 
 

@@ -1,4 +1,4 @@
-"""What the encoder learnt, as a picture: original, what it was shown, what it made of it."""
+"""What the encoder learnt, as a picture: the original, what it was shown, and its reconstruction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNKS = 3  # rows of the picture, drawn at random
 
 @torch.no_grad()
 def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int = 0) -> Path:
-    """Draw a few chunks of a dataset: as they are, masked, and reconstructed where they were masked.
+    """Draw a few chunks of a dataset: the original, masked, and reconstructed where it was masked.
 
     Args:
         model_folder: a pretraining run's ``best`` or ``last``.

@@ -1,4 +1,4 @@
-"""A self-training run's folder, read, and its pseudo-labels in numbers."""
+"""The contents of a self-training run's folder, and its pseudo-labels in numbers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True)
 class SelfTrainingRun:
-    """A run's folder, read.
+    """The contents of a run's folder.
 
     Attributes:
         rows: ``rounds.csv``.
         pseudo: the pseudo-boxes of each round, by its number; ``chunk`` means the same sound in all rounds.
-        labelled_chunks: numbers of the chunks that each round labelled; empty for older runs, whose rounds labelled the
-            same.
+        labelled_chunks: numbers of the chunks that each round labelled; empty for older runs, whose rounds all
+            labelled the same chunks.
         expert: the expert's boxes of the training part.
         front_end: of the detector.
-        seed: of the run; samples are drawn by it.
+        seed: of the run; samples are drawn with it.
         teachers: folders of the detectors that labelled together with the run's own.
     """
 
@@ -52,7 +52,7 @@ class SelfTrainingRun:
 
     @property
     def parts(self) -> list[str]:
-        """Parts beside validation that were measured."""
+        """Parts other than validation that were measured."""
         return [c.removesuffix("_f1") for c in self.rows.columns if c.endswith("_f1")]
 
     def in_shared_chunks(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
@@ -93,7 +93,7 @@ def read_rounds(run: Path) -> SelfTrainingRun:
 def _number_chunks_alike(
     pseudo: dict[int, pd.DataFrame], paths: dict[int, Path]
 ) -> tuple[dict[int, pd.DataFrame], dict[int, IntArray]]:
-    """The pseudo-boxes of all rounds with chunks numbered alike, and the numbers of those that each round labelled."""
+    """The pseudo-boxes of all rounds with chunks numbered alike, and the numbers of the chunks each round labelled."""
     if not all(path.is_file() for path in paths.values()):
         return pseudo, {}
     tables = [pd.read_parquet(path) for path in paths.values()]
@@ -124,7 +124,7 @@ def agreement(previous: pd.DataFrame, current: pd.DataFrame) -> Agreement:
 
 
 def round_summary(run: SelfTrainingRun) -> pd.DataFrame:
-    """One row a round: how many pseudo-boxes, where, of what size, and what they share with the round before.
+    """One row per round: how many pseudo-boxes, where, of what size, and what they share with the round before.
 
     Columns: ``round, boxes, chunks, recordings, median_length_s, median_bandwidth_hz, median_score,
     median_threshold, in_previous, of_previous``.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROUND_COLOURS = ("#7fb2f0", "#1558d6", "#0a2a6b", "#000000")  # later is darker
-# validation leads; the rest in the order of how far from home they are, others after them
+# validation comes first; the rest by how far they are from the training data, then any others
 _PART_COLOURS = {"test": "#5a5a5a", "temporal_ood": "#d97706", "site_ood": "#b91c1c"}
 _MORE_COLOURS = ("#7c3aed", "#0e7490", "#be185d", "#4d7c0f")
 _HISTOGRAM_BINS = 24  # our choice
@@ -54,7 +54,7 @@ def round_pictures(run: Path | SelfTrainingRun, *, n_samples: int = 3) -> list[P
 
 
 def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture]:
-    """A few chunks with their pseudo-boxes in every round that labelled them; drawn from those where any found some.
+    """A few chunks in every round that labelled them, with their pseudo-boxes; drawn from those where any were found.
 
     A chunk whose recording is no longer there is left out.
     """
@@ -133,7 +133,7 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9)
     _tidy(axes)
-    other = "; the other lines decided nothing" if run.parts else ""
+    other = "; the other lines played no part" if run.parts else ""
     return Picture(
         "F1 after each stage", figure_png(figure, dpi=_DPI), f"Choices are made on validation alone{other}."
     )
@@ -155,7 +155,7 @@ def _counts_picture(run: SelfTrainingRun) -> Picture:
     if len(shared):
         x = np.arange(len(shared))
         for shift, column, colour, name in (
-            (-0.17, "in_previous", "#1558d6", "of its boxes, found the round before too"),
+            (-0.17, "in_previous", "#1558d6", "of its boxes, also found the round before"),
             (0.17, "of_previous", "0.65", "of the round before's boxes, found again"),
         ):
             bars = panels[1].bar(x + shift, shared[column], width=0.3, color=colour, label=name)
@@ -251,7 +251,7 @@ def _extents(events: pd.DataFrame, low: str, high: str) -> FloatArray:
 
 
 def _centre_bins(events: pd.DataFrame, front_end: FrontEnd) -> FloatArray:
-    """Middle of each box on the mel axis; boxes that reach out of the band are held inside it."""
+    """Middle of each box on the mel axis; boxes that reach beyond the band are clipped to it."""
     edges = front_end.hz_to_bins(
         np.clip(events[["low_hz", "high_hz"]].to_numpy(dtype=np.float64), front_end.low_hz, front_end.high_hz)
     )
@@ -259,7 +259,7 @@ def _centre_bins(events: pd.DataFrame, front_end: FrontEnd) -> FloatArray:
 
 
 def _log_histogram(axes: Axes, values: dict[int, FloatArray], name: str) -> None:
-    """The same with bins of equal ratio, which hold all values above 0."""
+    """The same with bins of equal ratio that hold all values above 0."""
     every = np.concatenate(list(values.values()))
     every = every[every > 0]
     low, high = (float(every.min()), float(every.max())) if len(every) else (0.1, 1.0)

@@ -25,7 +25,7 @@ _SUMMARY_NAMES = {
     "median_bandwidth_hz": "median bandwidth (Hz)",
     "median_score": "median score",
     "median_threshold": "median q(S)",
-    "in_previous": "share found the round before too",
+    "in_previous": "share also found the round before",
     "of_previous": "share of the round before's found again",
 }
 
@@ -60,14 +60,14 @@ def rounds_html(run: Path, *, n_samples: int = 3) -> Markup:
 
 
 def write_rounds_page(run: Path, *, n_samples: int = 3) -> Path:
-    """Write ``rounds.html`` into a run's folder, a page that needs no other file; returns its path."""
+    """Write ``rounds.html`` into a run's folder, a self-contained page; returns its path."""
     page = render("rounds_page.html", name=run.name, part=rounds_html(run, n_samples=n_samples))
     write_atomic(run / PAGE, page.encode())
     return run / PAGE
 
 
 def _verdict(run: SelfTrainingRun) -> str:
-    """One sentence: from where to where, and which model was kept."""
+    """One sentence: which model was kept, and how F1 changed."""
     first, kept = run.rows.iloc[0], run.rows[run.rows["kept"]].iloc[0]
     if kept["round"] == 0:
         return f"No round raised F1 on validation above {first['f1']:.3f}: the initial model was kept."

@@ -1,4 +1,4 @@
-"""What a folder of `mast detect` says about listening: which recordings were heard, when, where, and which failed."""
+"""Which recordings a folder of `mast detect` is about: what was searched, when, where, and which failed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from mast.wording import format_names
 BOX = ["recording", *BOX_COLUMNS]
 _COLUMNS = [*BOX, "score", "label", "site", "source"]
 _SITES_NAMED = 3  # of those with the same clock
-_HEADERS_READ = 3  # recordings of a site whose headers are asked for the place
+_HEADERS_READ = 3  # recordings of a site whose headers are searched for the place
 _EPOCH = datetime(1970, 1, 1)
 NO_CLOCK = -(1 << 40)  # the hour of events whose time is unknown
 _HOUR_US = 3_600_000_000
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchedRecordings:
-    """What was listened to.
+    """What was searched.
 
     Attributes:
         run: how the detections were made.
@@ -67,12 +67,12 @@ class SearchedRecordings:
 
     @property
     def hours(self) -> float:
-        """That were searched."""
+        """Hours that were searched."""
         return float(self.recordings["duration_s"].sum()) / 3_600
 
     @property
     def sites(self) -> list[str]:
-        """All there are; the empty name for recordings that state none."""
+        """All sites; the empty name for recordings that state none."""
         return sorted({*self.recordings["site"], *self.failed["site"]})
 
     @property
@@ -85,7 +85,7 @@ def read_searched_recordings(folder: Path) -> SearchedRecordings:
     """What a results folder was made from.
 
     Raises:
-        ConfigError: it is not a folder of `mast detect`, or not a whole one.
+        ConfigError: it is not a folder of `mast detect`, or not a complete one.
     """
     run = read_run(folder) if folder.is_dir() else None
     if run is None:
@@ -100,7 +100,7 @@ def read_searched_recordings(folder: Path) -> SearchedRecordings:
     failures = [facts for _, path in marks(folder, FAILED) if (facts := failure_facts(path)) is not None]
     if not done and not failures:
         raise ConfigError(
-            f"{folder}: {MARKS}/ is missing or empty, so it is not known how much was heard; copy the whole folder "
+            f"{folder}: {MARKS}/ is missing or empty, so it is not known how much was searched; copy the whole folder "
             "of mast detect"
         )
     return recordings_from_marks(run, done, {str(facts["recording"]) for facts in failures})
@@ -109,7 +109,7 @@ def read_searched_recordings(folder: Path) -> SearchedRecordings:
 def recordings_from_marks(
     run: DetectionRun, done: Iterable[Mapping[str, Any]], failed: Iterable[str]
 ) -> SearchedRecordings:
-    """From the facts in the marks of finished recordings, and the names of those that failed."""
+    """The same from the facts in the marks of finished recordings, and the names of those that failed."""
     rows = [
         _recording_row(
             facts["recording"],
@@ -151,7 +151,7 @@ def _recording_row(
 
 
 def _failed_row(name: str, root: str, stated: Mapping[Path, Metadata]) -> dict[str, Any]:
-    """When and where, as stated, or from the name or what the header still says; how long, where it can be read."""
+    """Time and site as stated, or else from the name or a readable header; the duration if it can be read."""
     path = next((p for spelt in names_on_disk(name) if (p := Path(root, spelt)).is_file()), Path(root, name))
     duration_s = None
     try:
@@ -179,12 +179,12 @@ def _listing_folder(root: Path) -> Path | None:
 
 
 def read_events(folder: Path, names: pd.DataFrame | None = None) -> Iterator[pd.DataFrame]:
-    """The table of detections, some in memory at a time; ``found_label`` is the label that they were found with.
+    """The table of detections, a batch in memory at a time; ``found_label`` is the label that they were found with.
 
     Args:
         folder: of `mast detect`.
-        names: of :func:`mast.retrieval.naming.read_names`, for their labels; an event that is not there is unknown, and
-            False in the column ``in_names``.
+        names: from :func:`mast.retrieval.naming.read_names`, for their labels; an event that is not in it is unknown,
+            and False in the column ``in_names``.
 
     Raises:
         AnnotationError: it cannot be read.
@@ -237,7 +237,7 @@ def day_of(slot: int) -> str:
 
 
 def describe_clock_differences(searched: SearchedRecordings) -> str:
-    """A sentence where recorders are known to have kept different time; empty otherwise."""
+    """A sentence if recorders are known to have kept different times; empty otherwise."""
     stated = searched.recordings.dropna(subset=["offset_h"])
     sites_of = stated.groupby("offset_h")["site"].unique()
     if len(sites_of) < 2:
@@ -259,7 +259,7 @@ def _utc(offset_h: float) -> str:
 
 
 def find_places(searched: SearchedRecordings) -> dict[str, Place]:
-    """Where sites lie: from ``recordings.csv`` beside the recordings, or from the headers of a few of each."""
+    """Where sites lie: from ``recordings.csv`` next to the recordings, or from the headers of a few of each."""
     root = searched.root
     if root is None:
         return {}

@@ -1,7 +1,7 @@
 """A spectrogram with boxes on it: truth solid green, predictions dashed blue.
 
 The picture shows what the model sees: the front end's mel bins, with the axis in kilohertz. Sound is drawn where
-it is: a frame stands at the middle of its window, a mel bin at its centre frequency, and a box at its own
+it occurs: a frame stands at the middle of its window, a mel bin at its centre frequency, and a box at its own
 seconds and hertz, unrounded. So a box that looks wrong is wrong.
 """
 
@@ -37,7 +37,7 @@ TRUTH_COLOUR = "#0b8a2a"
 PREDICTION_COLOUR = "#1558d6"
 
 # our choices, by looking at pictures of birds, fish and bats
-_MAX_COLUMNS = 1_700  # as many as the picture has pixels
+_MAX_COLUMNS = 1_700  # one per pixel of the picture's width
 _BACKGROUND_PERCENTILE = 20.0  # of each bin: what is there four fifths of the time is background
 _CONTRAST_PERCENTILES = (30.0, 99.8)
 _MIN_CONTRAST = 4.0  # natural logarithm of power (17 dB): noise alone should not look like sound
@@ -50,11 +50,11 @@ class Spectrogram:
     """Log-mel of a span.
 
     Attributes:
-        values: (T, F) natural logarithm of power; long spans are thinned to the loudest of neighbours.
+        values: (T, F) natural logarithm of power; long spans are thinned to the loudest of neighbouring columns.
         front_end: its bins.
         left_s: where the first column begins, seconds from the start of the recording.
-        column_s: seconds a column.
-        start_s: the span asked for.
+        column_s: seconds per column.
+        start_s: start of the requested span.
         end_s: its end.
     """
 
@@ -86,7 +86,7 @@ def compute_spectrogram(
         recording: the audio file.
         front_end: band and bins; the paper's by default.
         start_s: seconds from the start of the recording.
-        end_s: the end of the span; the end of the recording by default, or where it lies beyond it.
+        end_s: the end of the span; at most, and by default, the end of the recording.
         max_columns: a longer span is thinned to at most this many columns by taking the loudest.
     """
     from mast.audio import probe, read
@@ -97,8 +97,8 @@ def compute_spectrogram(
     if not 0 <= start_s < end:
         to = "the end" if end_s is None else f"{end_s:g} s"
         raise AudioError(
-            f"{recording}: asked for a picture from {start_s:g} s to {to}, "
-            f"but the recording lasts {info.duration_s:g} s; expected 0 ≤ start < end, inside the recording"
+            f"{recording}: cannot draw a picture from {start_s:g} s to {to}, "
+            f"as the recording lasts {info.duration_s:g} s; expected 0 ≤ start < end, inside the recording"
         )
     # a frame stands at the middle of its window, so begin early enough for the first to stand at the start
     lead = (grid.window_samples - grid.hop_samples) // 2
@@ -140,7 +140,7 @@ def compute_spectrogram(
 
 @lru_cache(maxsize=4)
 def _log_mel(front_end: FrontEnd) -> ArrayLogMel:
-    """Made once for all pictures of a page: that takes as long as a second of sound."""
+    """Made once for all pictures of a page: making it takes as long as drawing a second of sound."""
     from mast.features.array_logmel import ArrayLogMel
 
     return ArrayLogMel(front_end)
@@ -159,7 +159,7 @@ def boxes_in_view(events: pd.DataFrame, spectrogram: Spectrogram) -> pd.DataFram
 
 
 def escape_mathtext(text: str) -> str:
-    """Somebody's words (a file, a site, a label) for matplotlib: as they are, not as TeX; one printable line.
+    """Somebody's words (a file, a site, a label) for matplotlib: literally, not as TeX; one printable line.
 
     >>> print(escape_mathtext("a$x$.wav"))
     a\\$x\\$.wav
@@ -175,9 +175,9 @@ def new_figure(width: float, height: float, *, dpi: float | None = None) -> Figu
 
 
 def image_png(image: Image, *, few_colours: bool = False, of_sound: bool = False) -> bytes:
-    """A picture as PNG; with few colours, in a fraction of the space.
+    """A picture as PNG; with few colours, it takes a fraction of the space.
 
-    Where most of it is sound, no patch is like an earlier one: looking for runs alone takes a tenth of the time.
+    Where most of it is sound, no patch is like an earlier one: looking only for runs takes a tenth of the time.
     """
     from PIL.Image import Dither, Quantize
 
@@ -280,7 +280,7 @@ def frequency_ticks(front_end: FrontEnd, *, max_ticks: int) -> FloatArray:
     apart = (front_end.n_bins + 1) / max_ticks
     decades = 10.0 ** np.arange(math.floor(math.log10(max(front_end.low_hz, 1.0))), 7)
     ticks: list[float] = []
-    # the roundest first; the others only where they find room
+    # the roundest first; the others only where there is room
     for leading in ((1.0,), (2.0, 5.0), (1.5, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0)):
         for hz in sorted(float(d * k) for d in decades for k in leading)[::-1]:
             inside = front_end.low_hz <= hz <= front_end.high_hz
@@ -295,15 +295,15 @@ def frequency_ticks(front_end: FrontEnd, *, max_ticks: int) -> FloatArray:
 
 
 def grey_levels(spectrogram: Spectrogram) -> tuple[FloatArray, float, float]:
-    """Levels above the background, (T, F), and which of them are white and black."""
-    # the background is taken off bin by bin, or its tilt over the band would hide what is faint
+    """Levels above the background, (T, F), and the levels that are drawn white and black."""
+    # the background is subtracted bin by bin, or its slope over the band would hide faint sounds
     values = spectrogram.values - np.percentile(spectrogram.values, _BACKGROUND_PERCENTILE, axis=0)
     low, high = np.percentile(values, _CONTRAST_PERCENTILES).tolist()
     return values, low, max(high, low + _MIN_CONTRAST)
 
 
 def draw_sound(axes: Axes, spectrogram: Spectrogram, *, max_ticks: int = 13) -> None:
-    """Grey sound with a frequency axis of at most this many ticks."""
+    """A grey spectrogram with a frequency axis of at most this many ticks."""
     front_end = spectrogram.front_end
     values, low, high = grey_levels(spectrogram)
     axes.imshow(
@@ -324,7 +324,7 @@ def draw_sound(axes: Axes, spectrogram: Spectrogram, *, max_ticks: int = 13) -> 
 
 
 def _corners(events: pd.DataFrame, spectrogram: Spectrogram) -> FloatArray:
-    """(N, 4) left, bottom, right, top in seconds and bins; frequencies held inside the band."""
+    """(N, 4) left, bottom, right, top in seconds and bins; frequencies clipped to the band."""
     front_end = spectrogram.front_end
     boxes = boxes_of(events).copy()  # a table from a file may be read-only
     boxes[:, [1, 3]] = front_end.hz_to_bins(np.clip(boxes[:, [1, 3]], front_end.low_hz, front_end.high_hz))

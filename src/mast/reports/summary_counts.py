@@ -1,7 +1,7 @@
-"""Calls by site, day, hour and label, with the effort behind them: counts, rates, and counts that a sample corrected.
+"""Calls by site, day, hour and label, with the effort behind them: counts, rates, and counts corrected by a sample.
 
 Every hour that was recorded has a row for every label, zeros included; an hour that was not recorded has none. Events
-count in the hour that they begin in, by the recorder's own clock.
+count in the hour in which they begin, by the recorder's own clock.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Counts:
     """What was found.
 
     Attributes:
-        searched: where it was looked for.
-        effort: of :func:`mast.reports.searched_recordings.effort_by_hour`.
+        searched: the recordings that were searched.
+        effort: from :func:`mast.reports.searched_recordings.effort_by_hour`.
         tally: ``n`` events by ``site``, ``slot``, ``label`` and ``stratum``.
-        labels: all there are, sorted.
-        best: events with the highest scores, few of each recording.
+        labels: all labels, sorted.
+        best: events with the highest scores, a few of each recording.
         doubtful: those nearest the threshold.
     """
 
@@ -64,7 +64,7 @@ class Sample:
     Attributes:
         rows: ``recording``, ``start_s``, ``label``, ``stratum``, ``right``.
         strata: events, checked ones and right ones of each stratum.
-        by_site: each site has a sample of its own.
+        by_site: each site has its own sample.
     """
 
     rows: pd.DataFrame
@@ -79,12 +79,12 @@ def count_events(
     strata: Strata | SiteStrata | None = None,
     shown: int = 10,
 ) -> Counts:
-    """Count events, some in memory at a time.
+    """Count events, a batch in memory at a time.
 
     Args:
-        batches: of :func:`mast.reports.searched_recordings.read_events`.
+        batches: from :func:`mast.reports.searched_recordings.read_events`.
         searched: the recordings they are in.
-        strata: that events are counted in apart.
+        strata: in which events are counted separately.
         shown: how many of the best and of the doubtful events to keep.
     """
     threshold = 0.5 if searched.run.threshold is None else searched.run.threshold
@@ -98,7 +98,7 @@ def count_events(
         best = _keep_first(best, batch.assign(order=-scores), shown)
         doubtful = _keep_first(doubtful, batch.assign(order=np.abs(scores - threshold)), shown)
     tally = _sum_tallies(tallies)
-    if len(best) and len(doubtful):  # of few events, none is shown as both
+    if len(best) and len(doubtful):  # with few events, none is shown as both
         keys = set(best[BOX].itertuples(index=False, name=None))
         doubtful = doubtful[[row not in keys for row in doubtful[BOX].itertuples(index=False, name=None)]]
     labels = sorted(set(tally["label"])) or [""]
@@ -106,7 +106,7 @@ def count_events(
 
 
 def _keep_first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFrame:
-    """The first by ``order``, few of each recording."""
+    """The first by ``order``, a few of each recording."""
     nearest = more.nsmallest(50 * shown, "order") if len(more) > 50 * shown else more
     joined = pd.concat([kept, nearest]) if len(kept) else nearest
     ordered = joined.sort_values("order", kind="stable")
@@ -118,7 +118,7 @@ def _keep_first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFr
 def tally_events(
     events: pd.DataFrame, searched: SearchedRecordings, strata: Strata | SiteStrata | None = None
 ) -> pd.DataFrame:
-    """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is a column already, or given by ``strata``.
+    """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is already a column, or given by ``strata``.
 
     Raises:
         AnnotationError: an event of a recording that is not marked as done.
@@ -127,8 +127,8 @@ def tally_events(
     if (index < 0).any():
         name = events["recording"].iloc[int(np.flatnonzero(index < 0)[0])]
         raise AnnotationError(
-            f"{name}: has detections but is not among the recordings that were searched; run mast detect again, it "
-            "rebuilds the tables"
+            f"{name}: has detections but is not among the recordings that were searched; run mast detect again to "
+            "rebuild the tables"
         )
     labels = events["label"].to_numpy(dtype=object)
     start_us = searched.recordings["start_us"].to_numpy(dtype=np.float64)[index]
@@ -172,7 +172,7 @@ def count_table(counts: Counts, level: CountLevel, sample: Sample | None = None)
     table = spent.merge(pd.DataFrame({"label": counts.labels}), how="cross")
     tally = counts.tally.assign(period=_slot_periods(counts.tally["slot"], level))
     calls = tally.groupby([*keys, "label"], as_index=False)["n"].sum()
-    # "outer": a call in the last second of a recording may have begun in an hour of which nothing was heard
+    # "outer": a call in the last second of a recording may have begun in an hour that has no sound
     table = table.merge(calls, how="outer", on=[*keys, "label"])
     table["n"] = table["n"].fillna(0)
     table.loc[table["recorded_s"].isna(), ["recorded_s", "failed_recordings", "failed_s"]] = 0
@@ -231,7 +231,7 @@ def _correct_rows(
     level: CountLevel,
     sample: Sample | None,
 ) -> Corrected:
-    """Of each row."""
+    """The corrected count of each row."""
     nothing = np.full(len(table), np.nan)
     if sample is None:
         return Corrected(nothing, nothing, nothing)

@@ -1,4 +1,4 @@
-"""``summary.html``: what was found at a glance, one page to send. Pictures are inside; there is no sound in it."""
+"""``summary.html``: what was found at a glance, one page to send. Pictures are embedded; there is no sound in it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from mast.wording import counted, format_hours, format_names
 
 PAGE = "summary.html"
 _MAX_ROWS = 40  # of a table on the page
-_SHORT_H = 0.1  # of sound in all: below, rates are per minute
+_SHORT_H = 0.1  # of sound in all: below this, rates are per minute
 MISSED = "Calls that the detector missed are in no count here, corrected or not."
 
 
@@ -67,11 +67,11 @@ class Advice(NamedTuple):
 
 @dataclass(frozen=True)
 class SummaryContext:
-    """What is known beside the counts.
+    """What is known besides the counts.
 
     Attributes:
         places: of sites.
-        utc_offset_h: of the recorders' clocks, where somebody said so.
+        utc_offset_h: of the recorders' clocks, where given.
         locate: where recordings lie; ``None`` where they are not here.
         sample: what was checked.
         advice: what to do next, and what to type for it.
@@ -117,7 +117,7 @@ def summary_page(counts: Counts, title: str, context: SummaryContext) -> str:
 
 
 def write_results_summary(folder: Path, searched: SearchedRecordings) -> None:
-    """The page that `mast detect` leaves beside its tables: cheap, with a bounded number of pictures."""
+    """The page that `mast detect` writes next to its tables: cheap, with a bounded number of pictures."""
     counts = count_events(read_events(folder), searched)
     context = SummaryContext(
         places=find_places(searched),
@@ -227,7 +227,7 @@ def _when_section(counts: Counts, context: SummaryContext) -> Markup:
 
 
 def _describe_shown(events: int, clockless: int) -> str:
-    """How many events a picture is of, and how many of them are not in it."""
+    """How many events a picture is about, and how many of them it does not show."""
     without = f", {clockless:,} of them without a clock time (not shown)" if clockless else ""
     return counted(events, "event") + without
 
@@ -242,7 +242,7 @@ def _activity_of(counts: Counts, site: str, label: str) -> Activity | None:
 def _find_observer(
     searched: SearchedRecordings, site: str, context: SummaryContext
 ) -> tuple[Observer | None, str]:
-    """Where to look up the sun, and what was assumed for it."""
+    """Where to compute sunrise and sunset, and what was assumed for it."""
     place = context.places.get(site)
     if place is None:
         return None, ""
@@ -344,7 +344,7 @@ def _accuracy_section(counts: Counts, total: Corrected | None, context: SummaryC
 
 
 def _explain_intervals(counts: Counts, sample: Sample) -> str:
-    """Which rows have an interval of their own."""
+    """Which rows have their own interval."""
     rare = ", and of a rare label," if len(counts.labels) > 1 else ""
     if sample.by_site:
         return (
@@ -393,7 +393,7 @@ def _format_interval(total: Corrected, row: int) -> str:
 
 
 def _rate_unit(searched: SearchedRecordings) -> str:
-    """Of time that rates are shown in: of a few minutes of sound a rate per hour looks like much more."""
+    """The unit of time for rates: for a few minutes of sound, a rate per hour suggests far more."""
     return "hour" if searched.hours >= _SHORT_H else "minute"
 
 

@@ -1,6 +1,6 @@
 """When the sun rises and sets, by NOAA's formulas (Meeus, Astronomical Algorithms): to a minute or two.
 
-Sunrise is when the upper rim of the sun meets a flat horizon: its centre stands 0.833° below, for the air bends light.
+Sunrise is when the upper rim of the sun meets a flat horizon: its centre is then 0.833° below, as the air bends light.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _HORIZON = 90.833  # degrees from the zenith
 
 
 class SunTimes(NamedTuple):
-    """Of one day, in hours UTC from its midnight on: below 0 or above 24 where the sun rises on a neighbouring day.
+    """Sunrise and sunset in hours UTC from a day's midnight: below 0 or above 24 where they are on a neighbouring day.
 
     Where the sun does not rise or set all day, ``kind`` is ``"polar day"`` or ``"polar night"``, and both are NaN.
     """
@@ -39,7 +39,7 @@ def sun_times(day: date, latitude: float, longitude: float) -> SunTimes:
     times = []
     for sign in (-1, 1):
         at_h = noon_h
-        for _ in range(2):  # the sun moves a little until it rises
+        for _ in range(2):  # the sun's position changes a little until it rises
             declination, equation_min = _sun_position(day, at_h)
             angle = _hour_angle(latitude, declination)
             if angle is None:

@@ -1,4 +1,4 @@
-"""HTML from the files in ``templates/``: every text is escaped, but for what a template made."""
+"""HTML from the files in ``templates/``: every text is escaped, except the output of templates."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def render(template: str, **values: Any) -> Markup:
 
 
 def render_macro(template: str, macro: str, *values: Any) -> Markup:
-    """What one macro of a template makes of these values."""
+    """One macro of a template, filled with these values."""
     return Markup(getattr(_environment().get_template(template).module, macro)(*values))

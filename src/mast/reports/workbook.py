@@ -12,7 +12,7 @@ import pandas as pd
 
 from mast.files import atomic_file
 
-MAX_ROWS = 1_048_576  # that a sheet can have
+MAX_ROWS = 1_048_576  # that a sheet can hold
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -33,7 +33,7 @@ _STYLES = (
 
 
 def write_workbook(path: Path, sheets: Mapping[str, pd.DataFrame]) -> list[str]:
-    """Write tables, one a sheet; gives the names of those that are too long for a sheet and were left out."""
+    """Write tables, one per sheet; gives the names of those that are too long for a sheet and were left out."""
     fits = {name: table for name, table in sheets.items() if len(table) < MAX_ROWS}
     with (
         atomic_file(path) as part,
