@@ -337,7 +337,7 @@ def test_exports_say_who_accepted(review: Review, tmp_path: Path) -> None:
 def test_from_few_decisions_it_does_not_decide(review: Review) -> None:
     decide(review, 79)
     with pytest.raises(
-        TooFewDecisionsError, match=r"decides from 80 decisions on.*so far there are \d+ accepted and \d+ rej"
+        TooFewDecisionsError, match=r"needs at least 80 decisions.*so far there are \d+ accepted and \d+ rej"
     ):
         review.learner.plan(0.9)
     with pytest.raises(TooFewDecisionsError):

@@ -18,14 +18,14 @@ from mast.review.tiles import View, levels_db, to_levels
 from mast.review.workspace import Workspace
 
 _KEPT = 8  # folders whose contents are remembered
-_NAMED = 10  # sites and broken files that are named
-_PICTURE_S = 20.0  # of sound in the picture, our choice: single calls can be seen
-_RANGE_DB = 30.0  # at least from the first colour to the last: a call 6 dB above the noise stands out
+_NAMED = 10  # sites and broken files that are listed by name
+_PICTURE_S = 20.0  # of sound in the picture (our choice): single calls can be seen
+_RANGE_DB = 30.0  # minimum from the first colour to the last: a call 6 dB above the noise stands out
 
 
 @dataclass
 class _Reading:
-    """A folder that is read, or has been."""
+    """A folder that is being read, or has been read."""
 
     done: int = 0
     total: int = 0
@@ -41,7 +41,7 @@ class Contents:
         self._lock = threading.Lock()
 
     def describe(self, folder: Path, *, again: bool = False) -> dict[str, Any]:
-        """What is in a folder, or how far reading it has come; begins to read what is not known."""
+        """What is in a folder, or how far reading it has come; starts reading an unknown folder."""
         with self._lock:
             reading = self._readings.get(folder)
             ended = reading is not None and (reading.found is not None or reading.sentence)
@@ -98,7 +98,7 @@ def _summarise(rows: list[RecordingRow], failures: list[RecordingRow]) -> dict[s
 
 
 def picture(folder: Path, name: str, *, width: int = 720, height: int = 200) -> bytes:
-    """A PNG of the first seconds of a recording, all of its band, with the noise dark and calls bright.
+    """A PNG of the first seconds of a recording over its whole band, with the noise dark and calls bright.
 
     Raises:
         AudioError: it lies outside the folder, is not a recording, or cannot be read.

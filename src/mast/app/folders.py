@@ -12,20 +12,20 @@ from mast.annotations.detections import RUN
 from mast.audio import AUDIO_SUFFIXES
 from mast.errors import ConfigError, not_a_folder
 
-_MAX_FOLDERS = 2_000  # folders listed: our choice, more than anybody reads
-# where systems put cards and disks
+_MAX_FOLDERS = 2_000  # folders listed (our choice): more than anybody reads
+# where systems mount cards and disks
 _DRIVES = ("/media/{user}", "/run/media/{user}", "/media", "/mnt", "/Volumes")
 
 
 @dataclass(frozen=True)
 class FolderListing:
-    """What a folder holds, as one chooses.
+    """What a folder holds, for choosing one.
 
     Attributes:
         path: of the folder.
-        parent: of the folder above; empty at the top.
-        folders: names of those below, without hidden ones.
-        recordings: in this very folder.
+        parent: path of the folder above; empty at the top.
+        folders: names of the folders below, without hidden ones.
+        recordings: number of recordings in this folder itself.
         is_results: it is one of `mast detect`.
     """
 

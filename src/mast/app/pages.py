@@ -36,10 +36,10 @@ class _OpenReview(NamedTuple):
 
 
 class Reviews:
-    """Reviews of results folders, each opened when it is first asked for, below ``/review/KEY/``.
+    """Reviews of results folders, each opened on the first request for it, below ``/review/KEY/``.
 
     Args:
-        jobs: that run.
+        jobs: the commands that run.
     """
 
     def __init__(self, jobs: Jobs) -> None:
@@ -48,7 +48,7 @@ class Reviews:
         self._lock = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on to the review that its address names."""
+        """Pass a request on to the review that its address names."""
         folder = folder_from_key(scope["path_params"]["key"])
         found = await run_in_threadpool(self._get, folder)
         await found.app(scope, receive, send)
@@ -67,7 +67,7 @@ class Reviews:
             known = self._open.get(folder)
             if known is not None and known.stamp == stamp:
                 return known
-            # searched again since: the new tables are taken in, and decisions stay
+            # searched again since: the new tables are read, and decisions stay
             review = open_review(folder)
             if known is not None:
                 known.review.close()
@@ -77,7 +77,7 @@ class Reviews:
             return self._open[folder]
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all reviews."""
         with self._lock:
             for one in self._open.values():
                 one.review.close()
@@ -85,7 +85,7 @@ class Reviews:
 
 
 def _home_url(folder: Path) -> str:
-    """The first page, with the recordings that a results folder belongs to; with itself where it lies elsewhere."""
+    """The first page, at the recordings of a results folder; at the folder itself where it lies elsewhere."""
     run = read_run(folder)
     recordings = Path(run.root) if run is not None else folder
     chosen = recordings if results_root(recordings) == folder.parent else folder

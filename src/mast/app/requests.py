@@ -1,4 +1,4 @@
-"""What the page asks for: folders, their contents, and commands on them."""
+"""The page's requests: folders, their contents, and commands on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mast.review.requests_write import read_body
 from mast.review.store import STORE, Store
 
 _WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ
-_CHECKED = "checked"  # the export that is learned from
+_CHECKED = "checked"  # the export to learn from
 Path_ = Annotated[str, Query(max_length=4096)]
 
 
@@ -38,9 +38,9 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
 
     Args:
         first: the folder to open with, if any.
-        contents: of folders.
-        jobs: that run.
-        reviews: that are open.
+        contents: the contents of folders.
+        jobs: the commands that run.
+        reviews: the reviews that are open.
     """
     router = APIRouter()
 
@@ -178,7 +178,7 @@ def _find_command(work: Work, sought: str, model: str, contents: Contents) -> tu
 
 
 def _summarize_command(folder: Path) -> list[str]:
-    """The command that summarises what was found; no review is made for it where there is none."""
+    """The command that summarises what was found; no review is created if there is none."""
     if not (folder / STORE).is_file():
         return summary_command(folder, None)
     with closing(Store(folder / STORE)) as store:
@@ -216,7 +216,7 @@ def _learn_command(folder: Path, complete: bool, reviews: Reviews) -> tuple[list
     out = learned_folder(folder)
     command = ["fit", str(exported.path), "--init", run.model or "default", "--out", str(out)]
     command += _band_options(run)
-    if run.options.box is not None:  # as the boxes were drawn that were checked
+    if run.options.box is not None:  # the way in which the checked boxes were drawn
         command += ["--box", run.options.box]
     if run.options.join_s is not None:
         command += ["--join", f"{run.options.join_s:g}"]

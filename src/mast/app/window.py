@@ -24,11 +24,11 @@ STATIC = Path(__file__).parent / "static"
 
 
 def create_window(first: Path | None = None, *, token: str) -> ASGIApp:
-    """The application; it starts commands and reads folders, so that nobody may ask without the token.
+    """The application; it starts commands and reads folders, so every request needs the token.
 
     Args:
         first: the folder to open with, if any.
-        token: what every request must show.
+        token: every request must carry it.
     """
     jobs = Jobs()
     reviews = Reviews(jobs)
@@ -36,7 +36,7 @@ def create_window(first: Path | None = None, *, token: str) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        reviews.close()  # commands that run are left to finish
+        reviews.close()  # running commands are left to finish
 
     app = web_app("mast", lifespan)
     app.include_router(routes(first, Contents(), jobs, reviews), prefix="/api")

@@ -1,4 +1,4 @@
-"""Where results lie, and what became of them. All of it is read from the folders themselves."""
+"""Where results lie, and what state they are in. All of it is read from the folders themselves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Work(NamedTuple):
 
 
 def find_work(folder: Path) -> Work:
-    """Find what was made from a folder of recordings; or, of a results folder, the recordings.
+    """Find what was made from a folder of recordings; or, for a results folder, its recordings.
 
     Raises:
         ConfigError: the recordings of a results folder are missing, or unknown.
@@ -61,7 +61,7 @@ def find_work(folder: Path) -> Work:
 
 
 def results_root(recordings: Path) -> Path:
-    """Where results go: beside the recordings; in the home folder where nothing can be written there."""
+    """Where results go: next to the recordings, or in the home folder if nothing can be written there."""
     beside = recordings.with_name(f"{recordings.name}-mast")
     if beside.is_dir() or (recordings.name and os.access(recordings.parent, os.W_OK)):
         return beside
@@ -69,12 +69,12 @@ def results_root(recordings: Path) -> Path:
 
 
 def learned_folder(results: Path) -> Path:
-    """Where the model goes that is learned from what was checked in a results folder."""
+    """Where to put the model that is learned from what was checked in a results folder."""
     return results.with_name(f"{results.name}{_LEARNED}")
 
 
 def adapted_folder(results: Path) -> Path:
-    """Where the model goes that is adapted to the recordings of a results folder."""
+    """Where to put the model that is adapted to the recordings of a results folder."""
     return results.with_name(f"{results.name}{_ADAPTED}")
 
 
@@ -84,7 +84,7 @@ def list_models(work: Work) -> list[Path]:
 
 
 def describe_results(folder: Path) -> dict[str, Any]:
-    """A results folder for the page: what it is, how far it has come, what can be done with it."""
+    """A results folder for the page: what it is, how far it has come, and what can be done with it."""
     progress, kind = read_progress(folder), _kind(folder)
     state = progress.state if progress is not None else "done" if _is_complete(folder, kind) else "stopped"
     return {

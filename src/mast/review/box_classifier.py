@@ -19,7 +19,7 @@ from mast.evaluation.calibration import folds_of
 from mast.probability import expit, logits
 
 _PRIOR_SD = 2.0  # of every weight
-_SLOPE_SD, _INTERCEPT_SD = 0.5, 1.0  # of what held-out logits mean
+_SLOPE_SD, _INTERCEPT_SD = 0.5, 1.0  # of the calibration of held-out logits
 _SEED = 0  # which decisions are held out together
 
 
@@ -31,7 +31,7 @@ class Scaling(NamedTuple):
 
 
 def fit_scaling(vectors: Vectors) -> Scaling:
-    """The scaling that some (n, D) vectors ask for."""
+    """The scaling that suits some (n, D) vectors."""
     known = vectors[np.isfinite(vectors).all(axis=1)]
     if not len(known):
         return Scaling(np.zeros(vectors.shape[1], np.float32), 1.0)
@@ -41,7 +41,7 @@ def fit_scaling(vectors: Vectors) -> Scaling:
 
 
 def build_features(vectors: Vectors, scores: FloatArray, scaling: Scaling) -> Vectors:
-    """(n, D + 2): the vectors, the logits of the scores, and ones; a vector that is not known says nothing."""
+    """(n, D + 2): the vectors, the logits of the scores, and ones; an unknown vector becomes zeros."""
     n, width = vectors.shape
     features = np.empty((n, width + 2), np.float32)
     features[:, :width] = np.nan_to_num((vectors - scaling.centre) / scaling.length)
@@ -96,21 +96,21 @@ def held_out_logits(features: Vectors, right: BoolArray, groups: IntArray) -> Fl
 
 
 class LogitCalibration(NamedTuple):
-    """From logits to probabilities that hold for boxes nobody has seen."""
+    """From logits to probabilities that are valid for boxes nobody has seen."""
 
     logits: FloatArray  # (K,), rising
     probabilities: FloatArray  # (K,)
 
     def probability(self, z: FloatArray) -> FloatArray:
-        """Of logits."""
+        """Probabilities of logits."""
         return np.asarray(np.interp(z, self.logits, self.probabilities), dtype=np.float64)
 
 
 def fit_logit_calibration(z: FloatArray, right: BoolArray) -> LogitCalibration:
     """Learn what held-out logits mean: ``sigmoid(slope · z + intercept)``, the mean over all slopes and intercepts.
 
-    Each pair counts as much as the decisions and a normal prior about (1, 0) make it probable. So few decisions never
-    give certainty.
+    Each pair is weighted by its probability, given the decisions and a normal prior around (1, 0). So few decisions
+    never give certainty.
     """
     slopes, intercepts = np.linspace(0.05, 6.0, 60), np.linspace(-5.0, 5.0, 51)
     sign = np.where(right, 1.0, -1.0)
@@ -128,7 +128,7 @@ def fit_logit_calibration(z: FloatArray, right: BoolArray) -> LogitCalibration:
 
 
 class Verdicts(NamedTuple):
-    """What the learner decides about boxes that nobody has seen."""
+    """The learner's decisions about boxes that nobody has seen."""
 
     accepted: BoolArray  # (n,)
     rejected: BoolArray  # (n,)

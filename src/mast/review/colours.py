@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-_LEVEL = 3  # of compression, our choice: a third faster than zlib's own, a twentieth larger
+_LEVEL = 3  # of compression (our choice): a third faster than zlib's default, and a twentieth larger
 
 
 @cache
 def colour_table(name: str) -> bytes:
-    """256 colours, dark to bright, as 768 bytes red, green, blue."""
+    """256 colours, dark to bright, as 768 bytes of red, green and blue."""
     if name == "grey":  # loud is dark, as sonograms are printed
         levels = np.arange(255, -1, -1, dtype=np.uint8)
         return np.repeat(levels[:, None], 3, axis=1).tobytes()

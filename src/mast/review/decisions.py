@@ -1,7 +1,7 @@
 """What reviewers decide. Every decision is one transaction: the event changes and the log grows, or neither.
 
-Nobody's work is lost: a change names the version it was made from and is refused where another has been there since;
-undo and redo look at the log of one reviewer and are refused where somebody else has changed the same event since.
+Nobody's work is lost: a change names the version it was made from and is refused if somebody has changed the event
+since; undo and redo use the log of one reviewer and are refused if somebody else has changed the same event since.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mast.wording import counted
 BOX = ("start_s", "end_s", "low_hz", "high_hz")
 _STATE = (*BOX, "label", "status", "reviewer")  # what a decision changes and undo restores
 _MAX_LABEL = 200
-_EDGE_S = 1.0  # a box may be drawn this far over the end; it is cut to the recording
+_EDGE_S = 1.0  # a box may be drawn this far beyond the end; it is cut to the recording
 _MAX_NUMBER = 1e9  # seconds or hertz: thirty years
 _MIN_DURATION_S, _MIN_BANDWIDTH_HZ = 0.001, 0.1  # smaller is a slip of the mouse
 
 
 class ConflictError(MastError):
-    """Another reviewer was there first; ``event`` is how it stands now."""
+    """Another reviewer was there first; ``event`` is the event's current state."""
 
     def __init__(self, sentence: str, event: dict[str, Any] | None = None) -> None:
         super().__init__(sentence)
@@ -48,11 +48,11 @@ class UndoResult:
     """What undo or redo did.
 
     Attributes:
-        done: whether there was anything.
+        done: whether there was anything to undo or redo.
         what: a sentence for the reviewer.
         events: as they stand now.
         recording_id: of what changed; ``None`` where nothing did, or many decisions were undone at once.
-        many: whether many decisions were undone at once: of the learner, or about a group.
+        many: whether many decisions were undone at once: the learner's, or those about a group.
     """
 
     done: bool
@@ -104,11 +104,11 @@ def change_event(store: Store, reviewer: str, event_id: str, changes: Mapping[st
     Args:
         store: where it is kept.
         reviewer: who decides.
-        event_id: what about.
-        changes: ``version`` that the reviewer saw, and what is to change.
+        event_id: the event.
+        changes: the ``version`` that the reviewer saw, and the fields to change.
 
     Raises:
-        ConflictError: it is of another version by now.
+        ConflictError: it has another version now.
         InvalidError: values that make no sense.
     """
     unknown = sorted(set(changes) - {*BOX, "label", "status", "version"})
@@ -172,18 +172,18 @@ def mark_reviewed(
 
 
 def undo(store: Store, reviewer: str) -> UndoResult:
-    """Take back the reviewer's last decision that stands; one about a group, or having let the learner decide, is one.
+    """Take back the reviewer's last decision that stands. One about a group counts as one, as does a learner's run.
 
     Raises:
-        ConflictError: somebody else has changed the same since; that decision stays, and the next undo goes before it.
+        ConflictError: somebody else has changed the same since; that decision stays, and the next undo skips it.
     """
     return _undo_or_redo(store, reviewer, "undo")
 
 
 def redo(store: Store, reviewer: str) -> UndoResult:
-    """Make the decision again that the reviewer took back last; a new decision ends what can be redone.
+    """Repeat the decision that the reviewer took back last; after a new decision, nothing can be redone.
 
-    What the learner had decided, or what was decided about a group, is not redone: it can be asked again.
+    Decisions of the learner, or about a group, are not redone: they can be requested again.
     """
     return _undo_or_redo(store, reviewer, "redo")
 
@@ -202,7 +202,7 @@ ORDER BY u.by_row DESC LIMIT 1
 
 
 def undo_learned(db: sqlite3.Connection, reviewer: str) -> int:
-    """Undo all that the learner has decided; how many decisions that were."""
+    """Undo all that the learner has decided; gives the number of decisions undone."""
     before = get_fact(db, "applied")
     taken = db.execute("DELETE FROM learned WHERE action = 0").rowcount
     db.execute("DELETE FROM facts WHERE name = 'applied'")
@@ -232,7 +232,7 @@ def _undo_or_redo(store: Store, reviewer: str, kind: str) -> UndoResult:
         try:
             events = _restore(db, action, wanted, expected, kind)
         except ConflictError as error:
-            conflict = error  # kept outside: what follows must be written
+            conflict = error  # raised later: what follows must be written
             row = append_log(
                 db, reviewer, "skip", action["recording_id"], event_id=action["event_id"], target=action["id"]
             )
@@ -257,7 +257,7 @@ def _undo_or_redo(store: Store, reviewer: str, kind: str) -> UndoResult:
 def _restore(
     db: sqlite3.Connection, action: sqlite3.Row, wanted: Any, expected: Any, kind: str
 ) -> list[dict[str, Any]]:
-    """Put back what a decision changed, if it still stands as that decision left it."""
+    """Put back what a decision changed, if it is still as that decision left it."""
     if action["kind"] == "spans":
         now = read_spans(db, action["recording_id"])
         if now != [tuple(span) for span in expected]:
@@ -290,7 +290,7 @@ def _describe_step(kind: str, action: sqlite3.Row, wanted: Any, expected: Any, r
 
 
 def _write_state(db: sqlite3.Connection, event: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Write an event's state; the box it came with is kept beside the first time it is moved."""
+    """Write an event's state; its original box is kept the first time it is moved."""
     box = [event[name] for name in BOX]
     recording = read_recording(db, event["recording_id"])
     day, hour = day_and_hour(parse_clock(recording["datetime"]), state["start_s"])
@@ -314,7 +314,7 @@ def append_log(
     after: Any = None,
     target: int | None = None,
 ) -> int:
-    """One more row of the log; a new decision ends what its reviewer could redo."""
+    """Add a row to the log; after a new decision, its reviewer can redo nothing."""
     done = db.execute(
         "INSERT INTO log (time, reviewer, kind, recording_id, event_id, before, after, target) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -361,7 +361,7 @@ def _parse_number(value: object, name: str) -> float:
 
 
 def _validated_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[str, float]:
-    """A box inside its recording, cut to it where it reaches over the edge."""
+    """A box inside its recording, cut to it where it reaches beyond the edge."""
     start, end, low, high = (_parse_number(given[name], name) for name in BOX)
     duration, rate = recording["duration_s"], recording["sample_rate"]
     last = float(duration) if duration is not None else math.inf
@@ -375,7 +375,7 @@ def _validated_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[
         )
     start, end, low, high = max(start, 0.0), min(end, last), max(low, 0.0), min(high, top)
     if end - start < _MIN_DURATION_S or high - low < _MIN_BANDWIDTH_HZ:
-        raise InvalidError("the box is empty; expected some time and some band")
+        raise InvalidError("the box is empty; expected a duration and a bandwidth above 0")
     return {"start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
 
 

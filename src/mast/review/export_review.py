@@ -1,16 +1,16 @@
-"""What was decided, as annotations in any format, ready to train on.
+"""The decisions of a review as annotations in any format, ready to train on.
 
 * Boxes that were accepted, drawn or corrected are an expert's annotations. Rejected and deleted ones are left out,
   and so are open ones: nobody has said what they are.
-* What was listened to is what reviewers marked, without the extents of boxes that are still open: there, nobody knows.
+* What was listened to is what reviewers marked, except where boxes are still open: there, nobody knows.
   A detector learns from marked sound only; only there a missing box means that nothing called.
-* An accepted box outside the marked spans is heard for its own extent and no further, so that it counts in evaluation,
-  and its surroundings do not pass as silence.
+* An accepted box outside the marked spans counts as listened to for its own extent only, so that it counts in
+  evaluation, and its surroundings do not pass as silence.
 * Boxes that only the learner accepted come with the source ``learner``, and are left out on request. Nobody has heard
-  them, so they are never counted as heard: a detector does not learn from them.
+  them, so they never count as listened to: a detector does not learn from them.
 * On request, recordings in which every event is decided count as listened to from beginning to end.
 
-A folder in our own CSV format is a dataset: beside the tables lies a link ``audio`` to the recordings.
+A folder in our own CSV format is a dataset: a link ``audio`` to the recordings lies next to the tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mast.review.workspace import Workspace
 from mast.spans import TimeSpan, merge_spans, subtract_spans, total_s
 
 EXPORTS = "review_export"
-# sources of boxes that only the learner accepted, or a person with their group
+# sources of boxes accepted only by the learner, or by a person along with their group
 LEARNER, GROUP = "learner", "group"
 _NAME = re.compile(r"[\w][\w .()+-]{0,59}")
 
@@ -69,7 +69,7 @@ def collect_annotations(
     Args:
         db: to read with.
         complete: recordings in which every event is decided count as listened to from beginning to end.
-        learner: with boxes that only the learner accepted, or a person with their whole group.
+        learner: include boxes accepted only by the learner, or by a person along with their whole group.
     """
     known = db.execute("SELECT * FROM recordings WHERE error = '' ORDER BY name").fetchall()
     names = {row["id"]: row["name"] for row in known}
@@ -134,7 +134,7 @@ def collect_annotations(
 
 
 def decided_boxes(path: Path) -> pd.DataFrame:
-    """Detections that people decided about, in the event schema: their names, and an empty one for rejected boxes.
+    """Detections that people decided about, in the event schema, with their names; rejected boxes have an empty one.
 
     Accepted boxes without a name are left out: nobody has said what they are.
     """
@@ -163,7 +163,8 @@ def export_folder(
 ) -> ExportSummary:
     """Write annotations to ``review_export/NAME`` in the folder under review.
 
-    An earlier export of that name is replaced. If it is in another format, or somebody changed it, it is kept beside.
+    An earlier export of that name is replaced. If it is in another format, or somebody changed it, it is kept under
+    another name.
 
     Raises:
         InvalidError: a name or a format that makes no sense.
@@ -182,7 +183,7 @@ def export_folder(
         annotations = _write(store, part, format, complete=complete, learner=learner)
         note = _export_note(annotations)
         if format == "csv" and not _link_audio(part, workspace, annotations):
-            note = f"{note} Copy these tables beside the recordings to train on them.".strip()
+            note = f"{note} Copy these tables next to the recordings to train on them.".strip()
     notes = [note, *(f"The earlier export is kept in {earlier.kept}." for earlier in kept)]
     return _summarise(place, annotations, " ".join(notes).strip())
 
@@ -190,7 +191,7 @@ def export_folder(
 def export_zip(
     store: Store, file: Path, format: str, *, complete: bool = False, learner: bool = True
 ) -> ExportSummary:
-    """Write annotations as one zip file; unpacked beside the recordings, CSV makes them a dataset."""
+    """Write annotations as one zip file; unpacked next to the recordings, CSV makes them a dataset."""
     _check_format(format)
     with tempfile.TemporaryDirectory() as folder:
         annotations = _write(store, Path(folder), format, complete=complete, learner=learner)
@@ -233,7 +234,7 @@ def _recording_row(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _link_audio(folder: Path, workspace: Workspace, annotations: AnnotationSet) -> bool:
-    """Put a link to the recordings beside the tables; False where that cannot be done."""
+    """Put a link to the recordings next to the tables; False where that cannot be done."""
     names = list(annotations.recordings["recording"])
     for root in reversed(workspace.roots):
         if all((root / name).is_file() for name in names):

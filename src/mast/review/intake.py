@@ -1,8 +1,8 @@
 """From a folder into the store: recordings, events and reviewed spans, in batches.
 
-Opening a folder again brings what is new and leaves every decision alone. An event's id is made of its recording and
-box, so the same detection is the same event, whenever it is read. Detections that have gone from the tables (their
-recording was replaced and searched again) go, too, unless somebody has decided about them.
+Opening a folder again adds what is new and leaves every decision alone. An event's id is made from its recording and
+box, so the same detection is always the same event. Detections that are no longer in the tables (as their recording
+was replaced and searched again) are removed, unless somebody has decided about them.
 
 Boxes that people drew start as accepted: they are annotations already. Boxes of a detector start open.
 """
@@ -36,13 +36,13 @@ from mast.spans import merge_spans, total_s
 
 # sources whose boxes are annotations already
 _HUMAN_SOURCES = frozenset({"", "expert", "human", "simulator"})
-_BATCH_RECORDINGS = 200  # a transaction, so that a stop loses little
+_BATCH_RECORDINGS = 200  # per transaction, so that a stop loses little
 _MASK = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Intake:
-    """What opening a folder brought in."""
+    """What opening a folder added."""
 
     recordings: int
     new_recordings: int
@@ -70,7 +70,7 @@ def update_store(
     """Bring the store up to date with its folder.
 
     Args:
-        store: empty, or of this folder.
+        store: an empty one, or this folder's.
         workspace: the folder.
         seed: of the random order, for a new store; later ones keep theirs.
         progress: called with how many recordings have been read.
@@ -113,7 +113,7 @@ class _StoreUpdater:
         self.new_events = 0
 
     def update_from_detections(self) -> Intake:
-        """A results folder: the recordings' marks say which there are, the one table what was found."""
+        """Read a results folder: marks tell which recordings there are, and the table what was found in them."""
         folder = self.workspace.folder
         found, filtered = dict(marks(folder, DONE)), _threshold_stamp(folder)
         failed = _read_failures(folder / FAILURES)
@@ -134,7 +134,7 @@ class _StoreUpdater:
             if len(batch) >= _BATCH_RECORDINGS or done == len(names):
                 self._write_recordings(batch, changed)
                 batch = []
-                # a new recording is half done when it is described, and done when its events are here
+                # a new recording is half done once described, and done once its events are read
                 self.progress(done - len(changed) + len(changed) // 2, len(names), "recordings")
         self._write_detections(changed, len(names))
         self.progress(len(names), len(names), "recordings")
@@ -193,7 +193,7 @@ class _StoreUpdater:
 
         for batch in found_batches(self.workspace.folder):
             names = batch.column("recording").to_pylist()
-            # all of a batch in one go: for a hundred events, bringing them into the schema costs as much
+            # a whole batch at once: converting even a hundred events to the schema costs as much
             events = as_events(batch.to_pandas()) if not changed.isdisjoint(names) else None
             for own, first, n in _run_lengths(names):
                 if own != name:
@@ -204,14 +204,14 @@ class _StoreUpdater:
         finish()
         flush()
         with_events = {own for own, _, _ in _recording_runs(self.workspace.folder)}
-        with self.store.writing() as db:  # searched again, and now nothing is found
+        with self.store.writing() as db:  # searched again, and nothing was found this time
             for name in changed - with_events:
                 recording_id, stamp = self.known[name]
                 self._remove_untouched(db, recording_id, set())
                 db.execute("UPDATE recordings SET stamp = ? WHERE id = ?", (stamp, recording_id))
 
     def update_from_dataset(self) -> Intake:
-        """A dataset: recordings, boxes and what was listened to, read as ``mast train`` reads them."""
+        """Read a dataset: recordings, boxes and what was listened to, as ``mast train`` reads them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unreadable recordings are listed on the page
             dataset = load_dataset(self.workspace.audio, annotations=self._boxes_path())
@@ -246,7 +246,7 @@ class _StoreUpdater:
         }
         # a recording that could not be used until now has no stamp yet
         new = {row.name for row in rows if self.known.get(row.name, (0, ""))[1] == ""}
-        # their boxes are not read; those that were read before stay, as do the spans that were listened to
+        # their boxes are not read; those read before stay, as do the spans that were listened to
         failed = set(dataset.failures["file"])
         for at in range(0, len(rows), _BATCH_RECORDINGS):
             batch = rows[at : at + _BATCH_RECORDINGS]
@@ -262,13 +262,13 @@ class _StoreUpdater:
         spans = dataset.annotations.reviewed
         with self.store.writing() as db:
             for name, own in spans.groupby("recording"):
-                if name in new:  # later on, the page is where spans are marked
+                if name in new:  # afterwards, spans are marked on the page
                     found = [(float(a), float(b)) for a, b in zip(own["start_s"], own["end_s"], strict=True)]
                     replace_spans(db, self.known[str(name)][0], [s for s in found if math.isfinite(s[1])])
         return Intake(len(rows), self.new_recordings, self.new_events)
 
     def _boxes_path(self) -> Path | None:
-        """Where a dataset's boxes are: given, or beside the recordings, or, when these moved, in the folder."""
+        """Where a dataset's boxes are: as given, next to the recordings, or, if these have moved, in the folder."""
         if self.workspace.annotations is not None:
             return self.workspace.annotations
         own = self.workspace.folder / "boxes.csv"
@@ -328,15 +328,15 @@ class _StoreUpdater:
                         [(row[2], row[0]) for row in rows if row[0] in known],
                     )
                     self._remove_untouched(db, recording_id, {str(row[0]) for row in rows})
-                # last, so that a recording whose events are not all here is read again
+                # last, so that a recording whose events are incomplete is read again
                 db.execute("UPDATE recordings SET stamp = ? WHERE id = ?", (stamp, recording_id))
 
     def _remove_untouched(self, db: sqlite3.Connection, recording_id: int, keep: set[str]) -> None:
-        """Remove events that are in the tables no more and that nobody has decided about."""
+        """Remove events that are no longer in the tables and that nobody has decided about."""
         own = db.execute("SELECT id FROM events WHERE recording_id = ? AND version = 0", (recording_id,))
         gone = [(row[0],) for row in own.fetchall() if row[0] not in keep]
         db.executemany("DELETE FROM events WHERE id = ?", gone)
-        # what stays was decided about; its place among the embeddings is gone
+        # the rest was decided about; its place among the embeddings is gone
         stay = db.execute(
             "SELECT id FROM events WHERE recording_id = ? AND ordinal IS NOT NULL", (recording_id,)
         )
@@ -363,7 +363,7 @@ class _StoreUpdater:
 
 
 def day_and_hour(recording_start: datetime | None, start_s: float) -> tuple[str, int | None]:
-    """The day, and the hour of the day, so many seconds after a recording began; nothing without a clock."""
+    """The day and hour of the day, a number of seconds after a recording began; nothing without a clock."""
     if recording_start is None:
         return "", None
     when = recording_start + timedelta(seconds=start_s)
@@ -373,11 +373,11 @@ def day_and_hour(recording_start: datetime | None, start_s: float) -> tuple[str,
 def review_id(
     event: tuple[str, float, float, float, float, str, str], seen: dict[bytes, int] | None = None
 ) -> str:
-    """The id of a detection in the review, made of what it is.
+    """The id of a detection in the review, made from its fields.
 
     Args:
         event: recording, start, end, lower and upper edge, label, source.
-        seen: how many equal ones of its recording came before; counts this one.
+        seen: how many equal ones came before in its recording; this one is added.
     """
     name, start, end, low, high, label, source = event
     made_of = f"{name}\0{start!r}\0{end!r}\0{low!r}\0{high!r}\0{label}\0{source}".encode("utf-8", "replace")

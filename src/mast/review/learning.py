@@ -1,8 +1,8 @@
-"""Learning while reviewing: people's decisions train the learner, which ranks and, when asked, sorts out the rest.
+"""Learning while reviewing: people's decisions train the learner, which ranks and, on request, decides the rest.
 
-The learner is retrained when it is asked something and people have decided since. What it decides lies apart from
-people's decisions (table ``learned``), and counts only for events that no person has decided about: nothing of theirs
-is overwritten, and taking it back empties that table.
+The learner is retrained on each use if people have decided since. Its decisions are kept apart from people's (table
+``learned``), and count only for events that no person has decided about: none of theirs is overwritten, and undoing the
+learner's empties that table.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from mast.review.store import Store, get_fact, set_fact
 LEARNED_ORDERS = ("unsure", "likely")
 
 # our choices
-MIN_DECISIONS, MIN_OF_EACH = 80, 5  # before the learner may decide
-_MIN_NAMED = 5  # accepted boxes of a label before it is learnt
-_MAX_LABELS = 20  # the commonest
-_MAX_DECISIONS = 2_000  # a random part of more
-_MAX_SCALED = 20_000  # vectors that the scaling is taken from
+MIN_DECISIONS, MIN_OF_EACH = 80, 5  # needed before the learner may decide
+_MIN_NAMED = 5  # accepted boxes of a label needed to learn it
+_MAX_LABELS = 20  # the commonest are learnt
+_MAX_DECISIONS = 2_000  # of more, a random part is used
+_MAX_SCALED = 20_000  # vectors from which the scaling is computed
 _PRECISIONS = (0.5, 0.999)
 
 _DECIDED = "e.status <> 'open' AND e.reviewer <> '' AND e.score IS NOT NULL"
@@ -61,14 +61,14 @@ class TrainedLearner:
 
     Attributes:
         stamp: of the last decision that it knows.
-        features: (n, F), of what people decided about.
-        right: (n,) what they said.
-        names: (n,) labels of what they accepted; empty where it has none or was rejected.
+        features: (n, F) of the boxes that people decided about.
+        right: (n,) whether they accepted them.
+        names: (n,) labels of accepted boxes; empty for boxes without one and for rejected boxes.
         recordings: (n,) numbers of their recordings.
-        labels: that are learnt.
+        labels: the labels that are learnt.
         seqs: (N,) numbers of all detections, ascending.
         call_logits: (N,) logits that they are right.
-        label_logits: (N, L) logits that they are right and of each label.
+        label_logits: (N, L) logits that they are right and have each label.
     """
 
     stamp: int
@@ -82,7 +82,7 @@ class TrainedLearner:
     label_logits: Vectors
 
     def logits(self, label: str) -> Vectors:
-        """(N,) that detections are right and of a label; of any, where it is empty.
+        """(N,) logits that detections are right and have a label; any label, where it is empty.
 
         Raises:
             InvalidError: a label that is not learnt.
@@ -102,11 +102,11 @@ class Plan:
 
     Attributes:
         precision: share of its decisions that should be right.
-        decisions: of people that it has learnt from.
+        decisions: number of people's decisions that it has learnt from.
         accepted: events that it would accept.
         rejected: events that it would reject.
-        named: of the accepted, those without a name that it would name.
-        right: of both, how many it expects to be right.
+        named: accepted events without a name to which it would give one.
+        right: accepted and rejected events that it expects to be right about.
         left: events that it would leave open.
     """
 
@@ -123,7 +123,7 @@ class Learner:
     """The learner of one review.
 
     Args:
-        store: of the review.
+        store: the review's store.
         lookalikes: the vectors; false where there are none.
     """
 
@@ -174,7 +174,7 @@ class Learner:
             db: to read with.
             order: one of :data:`LEARNED_ORDERS`.
             wanted: which events.
-            label: that is sought, for ``likely``; empty for any call.
+            label: the label to look for, with ``likely``; empty for any call.
             limit: how many.
             after: id of the last event of the page before.
         """
@@ -208,10 +208,10 @@ class Learner:
             return self._decide(db, precision)[0]
 
     def apply(self, reviewer: str, precision: float) -> dict[str, Any]:
-        """Let the learner decide about all events that no person has decided about, instead of what it decided before.
+        """Let the learner decide about all events that no person has decided about, replacing its earlier decisions.
 
         Args:
-            reviewer: who asks for it.
+            reviewer: who requested it.
             precision: share of its decisions that should be right.
 
         Raises:
@@ -228,19 +228,19 @@ class Learner:
                 "INSERT OR IGNORE INTO learned SELECT id, ?, ?, 0 FROM events WHERE seq = ? AND status = 'open'",
                 rows,
             )
-            # as the log has it: an application stands while this is its own
+            # the same as in the log: an application stands while the two are equal
             set_fact(db, "applied", json.dumps(applied, ensure_ascii=False))
             before_it = json.loads(before) if before else None
             append_log(db, reviewer, "apply", 0, before=before_it, after=applied)
         return applied
 
     def take_back(self, reviewer: str) -> int:
-        """Undo all that the learner has decided; how many decisions that were."""
+        """Undo all that the learner has decided; gives the number of decisions undone."""
         with self.store.writing() as db:
             return undo_learned(db, reviewer)
 
     def _train_if_stale(self, db: sqlite3.Connection) -> TrainedLearner:
-        """What the learner says now; as before where nobody has decided since."""
+        """The learner, retrained if anybody has decided since the last time."""
         with self._lock:
             stamp = int(db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0])
             if self._learned is None or self._learned.stamp != stamp:
@@ -301,7 +301,7 @@ class Learner:
         n, right = len(learned.right), int(learned.right.sum())
         if n < MIN_DECISIONS or min(right, n - right) < MIN_OF_EACH:
             raise TooFewDecisionsError(
-                f"the learner decides from {MIN_DECISIONS} decisions on, with at least {MIN_OF_EACH} accepted and "
+                f"the learner needs at least {MIN_DECISIONS} decisions, with at least {MIN_OF_EACH} accepted and "
                 f"{MIN_OF_EACH} rejected boxes; so far there are {right} accepted and {n - right} rejected"
             )
         found = db.execute(
@@ -338,7 +338,7 @@ class Learner:
 def _ranked_seqs(
     db: sqlite3.Connection, learned: TrainedLearner, by: Vectors, wanted: ListFilter
 ) -> IntArray:
-    """Numbers of the events that are wanted and have a vector, the highest first."""
+    """Numbers of the wanted events that have a vector, the highest value first."""
     condition, values = wanted.event_condition()
     found = db.execute(f"SELECT e.seq FROM events AS e WHERE {condition} AND e.score IS NOT NULL", values)
     seqs, places = _find_rows(learned, np.array([row[0] for row in found], dtype=np.int64))
@@ -348,7 +348,7 @@ def _ranked_seqs(
 def _confident_labels(
     learned: TrainedLearner, places: IntArray, groups: IntArray, precision: float
 ) -> NDArray[np.object_]:
-    """The likeliest label of some detections, where it is sure enough; empty elsewhere."""
+    """The likeliest label of some detections where it is certain enough; empty elsewhere."""
     names = np.full(len(places), "", dtype=object)
     if not len(places) or not learned.labels:
         return names
@@ -379,7 +379,7 @@ def _learnable_labels(names: Iterable[str]) -> list[str]:
 
 
 def _held_out_groups(decided: IntArray, rest: IntArray) -> IntArray:
-    """What is held out together: whole recordings where most of the rest lies in others, and else single boxes.
+    """What is held out together: whole recordings where most of the rest lies in others, otherwise single boxes.
 
     So the decisions are judged as the rest will be: by decisions about other recordings, or about the same ones.
     """
@@ -388,7 +388,7 @@ def _held_out_groups(decided: IntArray, rest: IntArray) -> IntArray:
 
 
 def _find_rows(learned: TrainedLearner, seqs: IntArray) -> tuple[IntArray, IntArray]:
-    """Those of some events that have a vector, and where they are in ``learned``."""
+    """The events that have a vector, and their rows in ``learned``."""
     at = np.searchsorted(learned.seqs, seqs)
     known = np.zeros(len(seqs), dtype=bool)
     inside = at < len(learned.seqs)

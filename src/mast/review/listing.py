@@ -1,4 +1,4 @@
-"""What there is and how far the review has come: recordings by filter, progress, precision, activity."""
+"""Lists and sums of a review: recordings by filter, progress, precision, activity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BULK_DECISIONS = {  # no person has decided about these one by one
     "group_rejected": "status = 'rejected' AND action > 0",
 }
 _MAX_LABELS = 500
-_MAX_SKIPPED_SHARE = 0.1  # our choice: of the random order, at most this share may have been skipped
+_MAX_SKIPPED_SHARE = 0.1  # our choice: at most this share of the random order may have been skipped
 _Z95 = 1.959963984540054
 
 
@@ -43,7 +43,7 @@ class ListFilter:
     min_score: float | None = None
     status: str | None = None
     search: str | None = None
-    group: int | None = None  # of events alone
+    group: int | None = None  # for events only
 
     def recording_condition(self) -> tuple[str, list[Any]]:
         """An SQL condition on the columns of ``recordings``, and its values."""
@@ -60,7 +60,7 @@ class ListFilter:
         """An SQL condition on the columns of ``events``, called ``e``, and its values."""
         within = "e.recording_id IN (SELECT id FROM recordings WHERE {})"
         status, decided = self.status or None, "1"
-        if status == "open":  # spelt out, so that the indices of open events serve
+        if status == "open":  # spelt out, so that the indices of open events are used
             decided = "e.status = 'open' AND NOT EXISTS (SELECT 1 FROM learned WHERE event_id = e.id)"
         elif status in BULK_DECISIONS:
             kind = BULK_DECISIONS[status]
@@ -84,7 +84,7 @@ def _condition(*terms: tuple[str, Any]) -> tuple[str, list[Any]]:
 
 
 def session_facts(db: sqlite3.Connection) -> dict[str, Any]:
-    """What the page needs to begin: sites, days, labels, reviewers, sizes."""
+    """What the page needs at the start: sites, days, labels, reviewers, sizes."""
     days = db.execute(
         "SELECT DISTINCT first_day FROM recordings WHERE first_day <> '' UNION "
         "SELECT DISTINCT last_day FROM recordings WHERE last_day <> ''"
@@ -186,10 +186,10 @@ def _count_checked(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def estimate_precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | None:
-    """How often detections are right, from the random order alone; ``None`` while nothing there is decided.
+    """How often detections are right, judged by the random order alone; ``None`` while nothing in it is decided.
 
-    What counts is the beginning of the random order, as far as it has been decided: what was decided because it looked
-    doubtful, or came first in time, says nothing about the rest, and counts only where the random order reaches it.
+    Only the beginning of the random order counts, as far as it has been decided: events decided because they looked
+    doubtful or came first in time say nothing about the rest, and count only where the random order reaches them.
     Up to a tenth of it may have been skipped.
     """
     condition, values = ListFilter(wanted.site, wanted.day, wanted.hour, wanted.min_score).event_condition()
@@ -227,7 +227,7 @@ def wilson_interval(right: int, n: int) -> tuple[float, float]:
 
 
 def count_by_hour(db: sqlite3.Connection) -> dict[str, Any]:
-    """Events that nobody rejected, the learner included, by site and hour of the day."""
+    """Events that neither a person nor the learner has rejected, by site and hour of the day."""
     sites = [row[0] for row in db.execute("SELECT DISTINCT site FROM recordings ORDER BY site")]
     site_of = dict(db.execute("SELECT id, site FROM recordings").fetchall())
     place = {site: k for k, site in enumerate(sites)}

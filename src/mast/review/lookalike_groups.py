@@ -1,7 +1,7 @@
 """Groups of detections that sound alike, found once and kept in the store; names and counts are as they stand now.
 
-Finding them takes up to a minute, so a thread does it while the review continues. What it finds is kept, and found
-again only when somebody asks for it.
+Finding them takes up to a minute, so a thread does it while the review continues. The groups are kept, and found
+again only on request.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from mast.review.lookalikes import Lookalikes, NoEmbeddingError
 from mast.review.records import read_event
 from mast.review.store import Store, get_fact, set_fact
 
-_MAX_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
-_MAX_NAMES = 3  # of a group, the commonest
+_MAX_FITTED = 4_000  # detections in which groups are found; the others join by their neighbours; our choice
+_MAX_NAMES = 3  # shown for a group, the commonest
 
 # members of groups with what was decided about each, also by the learner or about the whole group
 _MEMBERS_SQL = (
@@ -40,7 +40,7 @@ class LookalikeGroups:
     """The groups of one review.
 
     Args:
-        store: of the review.
+        store: the review's store.
         lookalikes: the vectors; false where there are none.
     """
 
@@ -51,7 +51,7 @@ class LookalikeGroups:
         self._failure = ""
 
     def begin(self) -> None:
-        """Find the groups in a thread, unless one is at it.
+        """Find the groups in a thread, unless one is running.
 
         Raises:
             NoEmbeddingError: there is nothing to compare.
@@ -70,7 +70,7 @@ class LookalikeGroups:
     def state(self) -> dict[str, Any]:
         """For the page: the groups, the largest first, and whether they are being found now.
 
-        ``outdated`` says that there are other detections than when they were found.
+        ``outdated`` says that the detections have changed since the groups were found.
         """
         with self.store.reading() as db:
             found = get_fact(db, "grouped")
@@ -87,7 +87,7 @@ class LookalikeGroups:
         }
 
     def find(self) -> None:
-        """Find the groups of all detections, and keep them in the place of earlier ones."""
+        """Find the groups of all detections, and keep them in place of earlier ones."""
         with self.store.reading() as db:
             known = _count_detections(db)
             sample = self.lookalikes.sample_vectors(db, "e.score IS NOT NULL", [], _MAX_FITTED)[1]
@@ -108,15 +108,15 @@ class LookalikeGroups:
             set_fact(db, "grouped", json.dumps(known))
 
     def decide(self, reviewer: str, wanted: ListFilter, status: object, label: object) -> int:
-        """Accept under a name, or reject, the open boxes of a group at once; how many those were.
+        """Accept under a name, or reject, all open boxes of a group at once; gives their number.
 
-        Nobody has looked at each of them, so this lies beside the learner's decisions, and one undo takes it back.
+        Nobody has looked at each of them, so this is kept with the learner's decisions, and one undo takes it back.
 
         Args:
             reviewer: who decides.
             wanted: a group, and which part of it.
             status: ``accepted`` or ``rejected``.
-            label: the name, where they are accepted.
+            label: the name, if they are accepted.
         """
         name = validated_label(label)
         if wanted.group is None or wanted.group == NOISE:
@@ -139,7 +139,7 @@ class LookalikeGroups:
         return self._thread is not None and self._thread.is_alive()
 
     def _find_in_thread(self) -> None:
-        """Find them; what goes wrong becomes a sentence for the page."""
+        """Find the groups; errors become a sentence for the page."""
         try:
             self.find()
         except MastError as error:

@@ -1,8 +1,8 @@
 """Events that look alike: exact search over the embeddings that ``mast detect --embed`` wrote.
 
 ``embeddings.npy`` stays on disk and is read in blocks, so a million events need a few megabytes; each search is exact.
-A recording's rows are found by where its events begin (``first_row``) and an event by its place among them. Where
-there is no such file but an event store of ``mast embed``, that is asked (:mod:`mast.review.lookalikes_store`).
+A recording's rows start at its ``first_row``, and an event is found by its place among them. Without such a file, an
+event store of ``mast embed`` is searched if there is one (:mod:`mast.review.lookalikes_store`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mast.review.listing import ListFilter
 from mast.review.records import EVENT_SQL, event_not_found, event_record
 
 _BLOCK_ROWS = 16_384
-# our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
+# our choices: limits of a novelty ranking, so that it takes well under a second on a million events
 _MAX_CANDIDATES, _MAX_EXAMPLES = 20_000, 512
 
 
@@ -42,10 +42,10 @@ class ScoredVectors(NamedTuple):
 
 
 class Lookalikes(ABC):
-    """What an event sounds like, and whether it is new.
+    """Which events sound like another, and which sound new.
 
     Attributes:
-        compares_drawn: boxes by people can be compared, too, not only detections.
+        compares_drawn: boxes drawn by people can be compared too, not only detections.
     """
 
     compares_drawn = False
@@ -79,9 +79,9 @@ class Lookalikes(ABC):
     def novel(
         self, db: sqlite3.Connection, wanted: ListFilter, *, limit: int, after: str | None
     ) -> dict[str, Any]:
-        """Events farthest from everything accepted (where nothing is yet: from the middle of all), farthest first.
+        """Events farthest from everything accepted (or from the middle of all, if nothing is), farthest first.
 
-        Of a large archive a random part is ranked. The first page ranks again; later pages continue with that ranking.
+        Of a large archive only a random part is ranked. The first page ranks again; later ones use that ranking.
         """
         condition, values = wanted.event_condition()
         key = (wanted,)
@@ -148,7 +148,7 @@ class FileLookalikes(Lookalikes):
             distance = 1.0 - block @ query
             if at <= row < at + len(block):
                 distance[row - at] = np.inf
-            # a few more than asked for: some may be deleted
+            # a few more than requested: some may be deleted
             take = min(2 * k + 16, len(distance))
             near = np.argpartition(distance, take - 1)[:take]
             best_distance = np.concatenate([best_distance, distance[near]])

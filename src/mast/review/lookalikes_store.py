@@ -1,8 +1,8 @@
 """Look-alikes from an event store of ``mast embed`` that lies in the folder under review.
 
 For folders without ``embeddings.npy``: detections that were embedded afterwards, and boxes by people. An event of the
-review and one of the store are the same where recording, source and box are, the box being the one that the event
-came with, wherever a reviewer has moved it since.
+review and one of the store are the same if they have the same recording, source and original box, even if a reviewer
+has moved the box since.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError,
 from mast.review.records import EVENT_SQL, event_not_found, event_record
 
 _BLOCK_EVENTS = 8_192
-_RETRY_FACTOR = 4  # × as many neighbours are asked for, where too few of them are in this review
+_RETRY_FACTOR = 4  # × as many neighbours are requested if too few of them are in this review
 
 
 class StoreLookalikes(Lookalikes):
     """The events of a folder, compared by the vectors of an event store.
 
     Args:
-        store: opened.
+        store: an open one.
     """
 
     compares_drawn = True
@@ -45,7 +45,7 @@ class StoreLookalikes(Lookalikes):
         return len(self.store) > 0
 
     def similar(self, db: sqlite3.Connection, event_id: str, k: int) -> list[dict[str, Any]]:
-        """By asking the store; what it holds of other folders is passed over."""
+        """By searching the store; its events from other folders are skipped."""
         row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
         if row is None:
             raise event_not_found(event_id)
@@ -56,7 +56,7 @@ class StoreLookalikes(Lookalikes):
                 "mast embed adds what is missing"
             )
         places = _EventsById(db)
-        wanted = 2 * k + 16  # a few more than asked for: some may be deleted
+        wanted = 2 * k + 16  # a few more than requested: some may be deleted
         while True:
             near = self.store.search(vectors[0], wanted)
             found: list[dict[str, Any]] = []
@@ -116,7 +116,7 @@ class _EventsById:
 
 
 def open_lookalikes(folder: Path) -> Lookalikes:
-    """What there is to compare the events of a folder by; false where there is nothing."""
+    """The vectors by which a folder's events can be compared; false where there are none."""
     found = FileLookalikes(folder / EMBEDDINGS)
     store = None if found else find_store(folder)
     return found if store is None else StoreLookalikes(store)
@@ -133,7 +133,7 @@ def find_store(folder: Path) -> EventStore | None:
 
 
 def _store_ids(row: sqlite3.Row) -> list[str]:
-    """What a store calls an event: boxes by people come with a source or without."""
+    """The ids that an event may have in a store: boxes drawn by people come with or without a source."""
     moved = row["original_box"]
     box = json.loads(moved) if moved else [row[name] for name in ("start_s", "end_s", "low_hz", "high_hz")]
     sources = ("expert", "") if row["source"] == "expert" else (row["source"],)

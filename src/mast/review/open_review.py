@@ -62,7 +62,7 @@ class Review:
         return self.silence.spans(row["name"])
 
     def readable_recordings(self) -> dict[str, Path]:
-        """Recordings that can be opened: name → where it lies."""
+        """Recordings that can be opened: name → path."""
         with self.store.reading() as db:
             names = [
                 row["name"]
@@ -79,7 +79,7 @@ class Review:
         return AudioError(str(error).replace(f"{self.workspace.roots[0]}/", ""))
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.store.close()
 
 

@@ -4,7 +4,7 @@
 ``check``: the sample that `mast summarize --check` drew; ``score``, ``time``; ``typical``: those nearest the middle of
 their group (:mod:`mast.review.lookalike_groups`); ``novel``: those unlike all that was accepted
 (:mod:`mast.review.lookalikes`); ``unsure`` and ``likely``: by the learner (:mod:`mast.review.learning`). A page
-continues after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
+continues after its last event, even if that one has moved, so deciding while paging neither skips nor repeats any.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def queue(
         scored = (
             " AND e.id IN (SELECT value FROM json_each((SELECT value FROM facts WHERE name = 'to_check')))"
         )
-    if order == "typical" and wanted.group is None:  # a group that is asked for is a filter already
+    if order == "typical" and wanted.group is None:  # a requested group is already a filter
         scored = " AND e.id IN (SELECT event_id FROM grouped WHERE cluster >= 0)"
     if not wanted.status:
         scored += " AND e.status <> 'deleted'"

@@ -1,4 +1,4 @@
-"""Rows of the store as the browser gets them."""
+"""Rows of the store as they are sent to the browser."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class NotFoundError(MastError):
 
 
 def event_not_found(event_id: str, purpose: str = "in this review") -> NotFoundError:
-    """To be raised for an event that is not there."""
+    """The error to raise for an event that does not exist."""
     return NotFoundError(f"there is no event {event_id[:40]!r} {purpose}; reload the page")
 
 
 def event_record(row: sqlite3.Row) -> dict[str, Any]:
-    """An event of :data:`EVENT_SQL` as JSON holds it."""
+    """A row of :data:`EVENT_SQL` as JSON."""
     began = parse_clock(row["recording_datetime"])
     when = (
         ""
@@ -56,7 +56,7 @@ def event_record(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def recording_record(row: sqlite3.Row) -> dict[str, Any]:
-    """A recording of :data:`RECORDING_SQL` as JSON holds it."""
+    """A row of :data:`RECORDING_SQL` as JSON."""
     names = (
         "id",
         "name",
@@ -91,7 +91,7 @@ def read_recording(db: sqlite3.Connection, recording_id: int) -> sqlite3.Row:
         NotFoundError: there is none of that number.
     """
     row: sqlite3.Row | None = None
-    if 0 <= recording_id < 1 << 63:  # SQLite knows no larger ones
+    if 0 <= recording_id < 1 << 63:  # SQLite has no larger integers
         row = db.execute(f"{RECORDING_SQL} WHERE id = ?", (recording_id,)).fetchone()
     if row is None:
         raise NotFoundError(f"there is no recording {recording_id} in this review; reload the page")
@@ -99,7 +99,7 @@ def read_recording(db: sqlite3.Connection, recording_id: int) -> sqlite3.Row:
 
 
 def read_spans(db: sqlite3.Connection, recording_id: int) -> list[tuple[float, float]]:
-    """What of a recording was marked as reviewed."""
+    """The spans of a recording that were marked as reviewed."""
     rows = db.execute(
         "SELECT start_s, end_s FROM spans WHERE recording_id = ? ORDER BY start_s", (recording_id,)
     )

@@ -1,4 +1,4 @@
-"""Pictures and sound, made when they are asked for."""
+"""Pictures and sound, made on request."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from mast.review.sound import (
 from mast.review.tiles import MAX_HEIGHT, MAX_SPAN_S, MAX_WIDTH, View, render_tile
 from mast.spans import TimeSpan
 
-_RENDERER = 1  # changes when the same view is to look different
-_CONCURRENT = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
+_RENDERER = 1  # to be changed when the same view should look different
+_CONCURRENT = max(2, min(4, os.cpu_count() or 2))  # tiles and clips made at once: each takes some 30 MB
 _CLIENT_CLOSED = 499  # nobody waits for the answer any more
 Edge = Annotated[float | None, Query(allow_inf_nan=False, ge=0, le=1e7)]  # of a band, in hertz
 
@@ -42,7 +42,7 @@ def media_routes(review: Review) -> APIRouter:
     limiter = anyio.CapacityLimiter(_CONCURRENT)
 
     async def run_in_turn(request: Request, function: Any, *arguments: Any) -> Any:
-        """Do the work in turn, and not at all when the browser has scrolled on meanwhile."""
+        """Do the work in turn, and not at all if the browser has scrolled on meanwhile."""
         async with limiter:
             if await request.is_disconnected():
                 return None
@@ -141,12 +141,12 @@ def media_routes(review: Review) -> APIRouter:
 
 
 def _revalidated_headers(rid: int, path: Path, silent: tuple[TimeSpan, ...], *more: Clip) -> dict[str, str]:
-    """Headers of sound: the browser keeps it but asks each time, because speech may have been found in it since."""
+    """Headers of sound: the browser caches it but revalidates it each time, as speech may have been found since."""
     return {"Cache-Control": "private, no-cache", "ETag": _etag(rid, _file_stamp(path), silent, *more)}
 
 
 def _etag(*parts: Any) -> str:
-    """An ETag of what an answer is made from."""
+    """An ETag for a response, made from what it depends on."""
     return f'"{blake2b(repr(parts).encode(), digest_size=12).hexdigest()}"'
 
 

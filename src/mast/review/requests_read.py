@@ -26,7 +26,7 @@ ScoreQuery = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)
 def common_filter(
     site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
 ) -> ListFilter:
-    """The filter that every list has; empty fields of the page ask for nothing."""
+    """The filter that all lists share; empty fields of the page set no condition."""
     return ListFilter(
         site or None,
         day or None,

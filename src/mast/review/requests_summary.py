@@ -1,4 +1,4 @@
-"""The summary of what is reviewed: `mast summarize` in a process of its own, with the decisions as they stand."""
+"""The summary of the folder under review: `mast summarize` in its own process, with the decisions as they stand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
 
     @router.get("/summary")
     def state() -> dict[str, Any]:
-        # first: a command that ends meanwhile has said by then what became of it
+        # first: a command that ends meanwhile has recorded its outcome before the next line reads it
         running = jobs.is_running(out)
         progress, made = read_progress(out), _written_at(out / SUMMARY_PAGE)
         shown = progress or CommandProgress([], "", 0, "")
@@ -60,7 +60,7 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
 
 
 def summary_command(results: Path, store: Store | None) -> list[str]:
-    """The words behind ``mast`` that summarise a results folder, by the names that its review was given, if any."""
+    """The arguments of ``mast`` that summarise a results folder, with the names given to its review, if any."""
     command = ["summarize", str(results), "--out", str(results / SUMMARY)]
     names = None if store is None else given_names_path(store)
     return command if names is None else [*command, "--names", str(names)]
@@ -95,7 +95,7 @@ def _written_at(page: Path) -> str:
 
 
 def _decisions_read_at(progress: CommandProgress | None) -> str:
-    """From when on decisions may be missing in the summary: the beginning of the command that made it, if known."""
+    """The time after which decisions may be missing from the summary: when its command began, if known."""
     return progress.began if progress is not None and progress.state == "done" else ""
 
 

@@ -1,11 +1,11 @@
-"""Who may ask: only those who have the token; nothing from other web pages; nothing large.
+"""Which requests are allowed: only those with the token; none from other web pages; no large ones.
 
-* Every request needs the token, or other users of the machine could ask. It is compared in constant time and kept in
-  a cookie that other sites' requests do not carry.
+* Every request needs the token, or other users of the machine could send some. It is compared in constant time and kept
+  in a cookie that other sites' requests do not carry.
 * Bound to localhost, requests must also name a localhost ``Host``: a web page that points its own name at 127.0.0.1
   (DNS rebinding) does not get in.
 * Writes must come from the page itself (``Origin``, ``Sec-Fetch-Site``).
-* Bodies are limited, and every answer forbids the browser to load or send anything elsewhere.
+* Bodies are limited, and every response forbids the browser to load from or send to anywhere else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-# a report holds its own pictures and styles, and may neither ask for anything nor act as our page
+# a report holds its own pictures and styles, and may neither load anything nor act as our page
 REPORT_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 )
@@ -57,11 +57,11 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Stands before the application and lets through what may pass.
+    """Stands in front of the application and lets only allowed requests through.
 
     Args:
         app: the application.
-        token: what every request must show.
+        token: every request must carry it.
         local_only: requests must also name this machine as their host.
     """
 
@@ -107,7 +107,7 @@ class Guard:
         await self.app(scope, limited_receive, send_with_headers)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        """A status and a sentence where a request may not pass."""
+        """A status and a sentence if a request is not allowed."""
         host = headers.get("host", "")
         if self.local_only and _host_name(host) not in _LOOPBACK:
             return 403, "this page is only for this machine; open it as http://127.0.0.1 with its port"
@@ -156,13 +156,13 @@ def _host_name(host: str) -> str:
 
 
 def _cookie_name(headers: dict[str, str]) -> str:
-    """The cookie of this very server: browsers do not tell the ports of a machine apart."""
+    """The name of this server's own cookie: browsers do not tell the ports of a machine apart."""
     port = headers.get("host", "").rpartition(":")[2]
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
 async def _refuse(send: Send, status: int, sentence: str, *, as_text: bool) -> None:
-    """One sentence: as text where a person asked for a page, as JSON where a page asked."""
+    """Answer with one sentence: as text to a person opening a page, as JSON to a page's own request."""
     if as_text:
         await _respond(send, status, b"text/plain; charset=utf-8", f"mast: {sentence}.".encode())
     else:
@@ -170,12 +170,12 @@ async def _refuse(send: Send, status: int, sentence: str, *, as_text: bool) -> N
 
 
 async def _forward_with_cookie(send: Send, place: str, cookie: str) -> None:
-    """Hand out the cookie, and lead on to a page.
+    """Set the cookie, and forward to a page.
 
-    Not by a redirect: where the browser came from another page, such as the file that ``serve`` opens, it would follow
-    the redirect without the strict cookie. From this page it continues with it.
+    Not by a redirect: if the browser came from another page, such as the file that ``serve`` opens, it would follow
+    the redirect without the strict cookie. From this page, it sends the cookie.
     """
-    no_icon = '<link rel="icon" href="data:,">'  # or the browser asks for one
+    no_icon = '<link rel="icon" href="data:,">'  # or the browser requests one
     onward = f'<meta http-equiv="refresh" content="0; url={escape(place)}">'
     page = f"<!doctype html><title>mast</title>{no_icon}{onward}"
     headers = [(b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]

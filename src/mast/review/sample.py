@@ -37,14 +37,14 @@ _DECIDED_SQL = (
 
 @dataclass(frozen=True)
 class CheckProgress:
-    """How far the checking has come.
+    """How far checking the sample has come.
 
     Attributes:
-        sample: strata that are done; ``None`` where none is.
+        sample: the strata that are done; ``None`` if none is.
         drawn: events that were drawn.
-        open: of them, not decided yet.
+        open: drawn events that are not decided yet.
         outdated: the events, or their labels, have changed since they were drawn.
-        unnamed: of those that are open, accepted before the reviewer could see the name.
+        unnamed: open events that were accepted before the reviewer could see the name.
     """
 
     sample: Sample | None
@@ -55,7 +55,7 @@ class CheckProgress:
 
 
 def count_sampled_sites(folder: Path) -> int:
-    """How many sites have a sample of their own; 0 where one sample was drawn over all sites."""
+    """How many sites have their own sample; 0 where one sample was drawn over all sites."""
     return len(
         {
             name.partition(SITE_SEPARATOR)[0]
@@ -84,11 +84,11 @@ def draw_sample(
     Args:
         folder: of `mast detect`.
         batches: its events, of :func:`mast.reports.searched_recordings.read_events`.
-        strata: that they fall into.
-        total: how many to draw; of :class:`SiteStrata`, at each site.
+        strata: the strata that they fall into.
+        total: how many to draw; with :class:`SiteStrata`, at each site.
 
     Returns:
-        (H,) how many are drawn of each stratum.
+        (H,) how many are drawn from each stratum.
     """
     wanted = strata.allocate(total)
     before = read_to_check(folder)
@@ -128,12 +128,12 @@ def _with_ids(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 def read_check_progress(
     folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata
 ) -> CheckProgress:
-    """What of the sample was decided.
+    """Which part of the sample has been decided.
 
     Args:
         folder: of `mast detect`.
         batches: its events, of :func:`mast.reports.searched_recordings.read_events`.
-        strata: that they fall into.
+        strata: the strata that they fall into.
 
     Raises:
         ConfigError: the review cannot be read.
@@ -168,9 +168,9 @@ def _decided_events(
     """Detections that somebody decided about.
 
     Columns ``event``, ``recording``, ``start_s``, ``score``, ``label``, ``stratum``, ``right``, ``unnamed``. Time,
-    score and label are those of the table: somebody may have changed them in the review. An event is right where it was
-    accepted under its label, or has none. One that was accepted without a label while the table names it says nothing
-    about the name.
+    score and label are those of the table: somebody may have changed them in the review. An event is right if it was
+    accepted under its label, or was accepted and has none. One that was accepted without a label while the table names
+    it says nothing about the name.
     """
     rows = {str(row["id"]): row for row in _query_review(folder / STORE, _DECIDED_SQL)}
     names = {row["name"] for row in rows.values()}
@@ -197,7 +197,7 @@ def _query_review(path: Path, sql: str) -> list[sqlite3.Row]:
     if not path.is_file():
         return []
     problem: sqlite3.Error | None = None
-    for how in ("mode=ro", "immutable=1"):  # the second for a folder that must not be written
+    for how in ("mode=ro", "immutable=1"):  # the second for a read-only folder
         try:
             db = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)
             try:

@@ -1,4 +1,4 @@
-"""Run the server, and open the browser on it."""
+"""Run the server, and open it in the browser."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def serve(
     """Serve a page until it is stopped.
 
     Args:
-        create: makes the application, given the token that requests must show.
-        host: the address to listen at.
-        port: 0 takes any that is free.
-        token: what requests must show; made up where it is not given.
+        create: makes the application, given the token that requests must carry.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes any that is free.
+        token: requests must carry it; generated if not given.
         browser: open the page.
         say: called with the address.
 
@@ -66,11 +66,11 @@ def serve(
 
 
 def _private_page(address: str) -> str:
-    """A page that only its owner can read and that leads on to an address.
+    """A page that only its owner can read and that forwards to an address.
 
-    Everybody on a machine can see with which address a browser is started, and so would see the token.
+    Everybody on a machine can see the address with which a browser is started, and so would see the token.
     """
-    page = Path(tempfile.mkdtemp(prefix="mast-")) / "open.html"  # a folder of its owner alone
+    page = Path(tempfile.mkdtemp(prefix="mast-")) / "open.html"  # a folder that only its owner can open
     atexit.register(shutil.rmtree, page.parent, ignore_errors=True)
     write_atomic(
         page, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">'.encode()
@@ -80,7 +80,7 @@ def _private_page(address: str) -> str:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # named as TCP, or asyncio leaves the kernel to hold each short answer back for some 40 ms
+    # explicitly TCP, or asyncio lets the kernel delay each short answer by some 40 ms
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -98,7 +98,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _browser_host(host: str) -> str:
-    """An address that a browser can open: this machine's name where the server listens at all of its addresses."""
+    """An address that a browser can open: this machine's name if the server listens on all of its addresses."""
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()
     return f"[{host.strip('[]')}]" if ":" in host else host

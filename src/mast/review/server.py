@@ -1,4 +1,4 @@
-"""The application: the page, the groups of requests, and what all our pages have: errors as one sentence."""
+"""The application: the page, the groups of requests, and what all our pages share, such as errors as one sentence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def create_app(review: Review, *, token: str, local_only: bool) -> ASGIApp:
 
     Args:
         review: what is open.
-        token: what every request must show.
+        token: every request must carry it.
         local_only: requests must also name this machine as their host.
     """
     return Guard(review_app(review, Jobs()), token=token, local_only=local_only)
@@ -54,8 +54,8 @@ def review_app(review: Review, jobs: Jobs, *, home: str = "") -> FastAPI:
 
     Args:
         review: what is open.
-        jobs: that run.
-        home: address of the page that the review was opened from, seen from the review; empty where there is none.
+        jobs: the commands that run.
+        home: address of the page that the review was opened from, relative to the review; empty if there is none.
     """
     warnings.filterwarnings("ignore", category=DamagedAudioWarning)  # the page says so
 
@@ -91,10 +91,10 @@ def web_app(title: str, lifespan: Callable[[FastAPI], AbstractAsyncContextManage
 
 
 class PageFiles(StaticFiles):
-    """A page's files, asked for again each time: an update must not meet an old half in the browser's cache."""
+    """A page's files, revalidated each time: after an update, old and new files must not be mixed."""
 
     def file_response(self, *args: Any, **more: Any) -> Any:
-        """A file, with the order to ask again."""
+        """A file, with the header that makes the browser revalidate it."""
         response = super().file_response(*args, **more)
         response.headers["Cache-Control"] = "no-cache"
         return response
@@ -105,7 +105,7 @@ def _error_response(status: int, sentence: str, **more: Any) -> JSONResponse:
 
 
 def _on_mast_error(request: Request, error: Exception) -> JSONResponse:
-    """A mistake that we know: its own sentence."""
+    """An expected error: its own sentence."""
     if isinstance(error, ConflictError):
         return _error_response(409, str(error), **({"event": error.event} if error.event else {}))
     if isinstance(error, NoEmbeddingError | TooFewDecisionsError):
@@ -141,6 +141,6 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
 
 
 def _on_bug(request: Request, error: Exception) -> JSONResponse:
-    """A bug of ours: where is for the terminal, not for the browser."""
+    """A bug of ours: the traceback goes to the terminal, not to the browser."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _error_response(500, "something went wrong in mast; the terminal where it runs says what")

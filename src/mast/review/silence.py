@@ -1,6 +1,6 @@
 """Speech that the page does not play: the stretches that the folder's ``voices.csv`` lists.
 
-The list is read again when it changes. Where it cannot be understood there is no sound at all.
+The list is read again when it changes. If it cannot be read, no sound is played at all.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Silence:
     """Which stretches of each recording stay silent.
 
     Args:
-        folder: what is reviewed.
-        store: knows its recordings.
+        folder: the folder under review.
+        store: holds its recordings.
     """
 
     def __init__(self, folder: Path, store: Store) -> None:

@@ -1,7 +1,7 @@
-"""Sound for the browser: a whole recording as a WAV that exists only where it is asked for, and short clips.
+"""Sound for the browser: a whole recording as a WAV of which only requested parts are made, and short clips.
 
-Browsers play 16-bit WAV of up to 48 kHz everywhere; recordings come in any format, rate and length. The bytes of the
-WAV are made for the range wanted and for no more: the same bytes whether asked for alone or as part of all.
+Browsers play 16-bit WAV of up to 48 kHz everywhere; recordings come in any format, rate and length. Only the
+requested range of the WAV is made: the bytes are the same whether requested alone or with all others.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MIN_SPEED, MAX_SPEED = 0.05, 4.0
 
 _HEADER_BYTES = 44
 _MIN_RATE, _MAX_RATE = 8_000, 48_000
-_MAX_DATA_BYTES = (1 << 32) - 1 - _HEADER_BYTES  # what a WAV header can say
+_MAX_DATA_BYTES = (1 << 32) - 1 - _HEADER_BYTES  # the most that a WAV header can state
 _BLOCK_S = 5.0  # of sound made at a time
 _FADE_S = 0.004  # clips begin and end without a click
 _LEAD_S = 0.05  # sound before a clip that lets the filter settle
-_ORDER = 6  # of the band-pass, our choice: 36 dB an octave on each side
+_ORDER = 6  # of the band-pass (our choice): 36 dB per octave on each side
 _FILTER_BLOCK = 1 << 18
 
 
@@ -60,7 +60,7 @@ class Wav:
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total number of bytes."""
         return _HEADER_BYTES + 2 * self.frames
 
     def bytes_between(self, first: int, stop: int) -> Iterator[bytes]:
@@ -108,9 +108,9 @@ def playing_rate(info: AudioInfo) -> int:
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one after the last of a ``Range`` header; ``None`` where all is wanted.
+    """First byte and the one after the last of a ``Range`` header; ``None`` where all bytes are requested.
 
-    Several ranges at once are answered with all, as HTTP allows.
+    Several ranges at once are answered with all bytes, as HTTP allows.
 
     Raises:
         RangeError: there are no such bytes.
@@ -143,7 +143,7 @@ def wav_header(sample_rate: int, frames: int) -> bytes:
 
 
 def to_int16(sound: NDArray[np.float32]) -> bytes:
-    """Samples of −1…1 as little-endian 16-bit bytes; what is louder is cut."""
+    """Samples of −1…1 as little-endian 16-bit bytes; louder ones are clipped."""
     levels: NDArray[np.int16] = np.clip(np.rint(sound * 32_767.0), -32_768, 32_767).astype("<i2")
     return levels.tobytes()
 
@@ -157,7 +157,7 @@ class Clip:
         end_s: where it ends, at most a minute later.
         low_hz: below this it is silent; ``None`` keeps all.
         high_hz: above this it is silent; ``None`` keeps all.
-        speed: 0.1 plays ten times slower and lower, so that bats can be heard; 2 twice as fast.
+        speed: 0.1 plays ten times slower and lower, so that bats can be heard; 2 plays twice as fast.
         gain_db: louder or softer, but never so loud that it distorts.
     """
 
@@ -186,7 +186,7 @@ def render_clip(path: Path, clip: Clip, silent: tuple[TimeSpan, ...] = ()) -> by
     sound = filter_band(sound, rate, clip.low_hz, clip.high_hz)
     sound = sound[round(start * rate) - round((start - lead_s) * rate) :]
     sound = _fade_ends(sound, rate)
-    # read at another rate than it was recorded at, it is slower and lower, or faster and higher
+    # played at a rate other than its own, it is slower and lower, or faster and higher
     played_rate = rate * clip.speed
     out_rate = round(min(max(played_rate, _MIN_RATE), _MAX_RATE))
     if len(sound) and out_rate != played_rate:
@@ -204,7 +204,7 @@ def silence_spans(
         sound: samples of a recording.
         rate: of the sound.
         first: number of its first sample in the recording.
-        spans: to be silent, in seconds of the recording.
+        spans: the stretches to silence, in seconds of the recording.
     """
     fade = max(1, round(_FADE_S * rate))
     quiet = sound.copy() if spans else sound
@@ -249,7 +249,7 @@ def filter_band(
 
 
 def apply_gain(sound: NDArray[np.float32], gain_db: float) -> NDArray[np.float32]:
-    """Louder by this gain, or by as much as fits below full scale."""
+    """Amplify by this gain, or by as much as fits below full scale."""
     peak = float(np.abs(sound).max(initial=0.0))
     factor = 10.0 ** (gain_db / 20)
     if peak * factor > 0.99:

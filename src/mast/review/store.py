@@ -1,8 +1,8 @@
 """The review's one file, ``review.sqlite``: recordings, events as they stand now, and a log of every decision.
 
-Any number of readers work beside one writer (WAL), in this process and in others on the same machine. A write is on
+Any number of readers work alongside one writer (WAL), in this process and in others on the same machine. A write is on
 disk before it is answered (``synchronous=FULL``), so that neither a kill nor a power cut loses what a reviewer saw
-confirmed. The log is only ever appended to. Counts per recording are kept by triggers: a list of ten thousand
+confirmed. The log is only ever appended to. Triggers keep the counts per recording: a list of ten thousand
 recordings never has to look at a million events.
 """
 
@@ -97,8 +97,8 @@ CREATE TRIGGER event_decided AFTER UPDATE OF status ON events WHEN old.status <>
 END;
 """
 
-# added later: reviews that were started before have none. What the learner decides, or a person about a whole group, is
-# apart from the events, so that nothing takes it for a box that somebody looked at; it counts where an event is open
+# added later: reviews that were started before have none. Decisions of the learner, or of a person about a whole group,
+# are kept apart from the events, so as not to pass for boxes that somebody looked at; they count where an event is open
 _MIGRATIONS = {
     "suggestions": """
 CREATE TABLE IF NOT EXISTS suggestions (
@@ -144,7 +144,7 @@ class Store:
 
     Raises:
         ConfigError: the file is something else, or was made by a newer mast.
-        OSError: it cannot be written, or another program holds it.
+        OSError: it cannot be written, or another program has locked it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -179,7 +179,7 @@ class Store:
             ) from error
 
     def build_indices(self) -> None:
-        """Make what keeps large reviews quick; at once where it is there already."""
+        """Create the indices that keep large reviews fast, unless they exist."""
         with self.writing() as db:
             for statement in _statements(_INDICES):
                 db.execute(statement)
@@ -189,7 +189,7 @@ class Store:
         """A connection to read with, seeing one state from beginning to end.
 
         Raises:
-            OSError: the disk does not give it, or another program holds the file.
+            OSError: the disk cannot be read, or another program has locked the file.
         """
         with name_in_errors(self.path):
             try:
@@ -206,10 +206,10 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection to write with, alone: all of the block is kept, or, where it raises, nothing.
+        """The only connection to write with: all of the block is kept, or nothing if it raises.
 
         Raises:
-            OSError: the disk does not take it, or another program holds the file.
+            OSError: the disk cannot be written, or another program has locked the file.
         """
         with self._lock, name_in_errors(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
@@ -222,7 +222,7 @@ class Store:
                 raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             for db in self._connections:
                 db.close()
@@ -241,13 +241,13 @@ class Store:
 
 
 def get_fact(db: sqlite3.Connection, name: str) -> str | None:
-    """What the store says under a name; ``None`` where it says nothing."""
+    """The value stored under a name; ``None`` if there is none."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def set_fact(db: sqlite3.Connection, name: str, value: str) -> None:
-    """Say something under a name, in the place of what it said before."""
+    """Store a value under a name, replacing an earlier one."""
     db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
 

@@ -1,6 +1,6 @@
 """Names that a classifier or annotated examples suggest for events, from tables of `mast name` and `mast classify`.
 
-Every table's names are kept beside the events, with their scores, for the page to show. An event that nobody has
+Every table's names are kept along with the events, with their scores, for the page to show. An event that nobody has
 decided about also takes the name as its label, unless it is unknown; decided ones keep theirs. The review remembers the
 table that was given last, for its summary.
 """
@@ -35,7 +35,7 @@ def existing_path(rows: Sequence[sqlite3.Row]) -> Path | None:
 
 
 def add_suggestions(store: Store, path: Path) -> int:
-    """Keep the names of a table; how many of its events are in the review.
+    """Keep the names of a table; gives the number of its events that are in the review.
 
     Raises:
         ConfigError: the table has no names, or none of its events is in this review.

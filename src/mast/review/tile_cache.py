@@ -1,4 +1,4 @@
-"""The tiles that were made last, so that scrolling back costs nothing."""
+"""A cache of recent tiles, so that scrolling back costs nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAX_BYTES = 48 << 20  # our choice: several hundred tiles, a few screens of a z
 
 
 class TileCache:
-    """Pictures by what they show; the ones not asked for longest make room. Safe to use from many threads."""
+    """Pictures by what they show; the least recently used make room. Safe to use from many threads."""
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -19,7 +19,7 @@ class TileCache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> bytes | None:
-        """A tile, where it is still held."""
+        """A tile, if it is still held."""
         with self._lock:
             tile = self._tiles.get(key)
             if tile is not None:

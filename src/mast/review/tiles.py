@@ -1,9 +1,10 @@
 """Spectrogram tiles: a picture of any span and band, made from just the samples it shows.
 
-The window suits the picture: it is as long, against its frequency resolution, as a pixel is wide against its height,
-so zooming in on time sharpens time. Where a column spans many windows it shows the loudest, so that a short call in an
+The window suits the picture: its length relates to its frequency resolution as a pixel's width does to its height, so
+zooming in on time sharpens time. Where a column spans many windows it shows the loudest, so that a short call in an
 hour's view is not lost; where a row spans many bins it shows the loudest of them, too. Levels are in dB below a
-full-scale sine. A tile depends only on its own span, so neighbours fit together, and memory on neither length nor zoom.
+full-scale sine. A tile depends only on its own span, so neighbours fit together. Neither length nor zoom affects memory
+use.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ MAX_WIDTH, MAX_HEIGHT, MAX_SPAN_S = 2_048, 1_024, 3_600.0
 
 # our choices, by looking at birds at 48 kHz, bats at 384 kHz and fish at 4 kHz
 _MIN_WINDOW, _MAX_WINDOW = 64, 2_048  # samples
-_OVERLAP = 2  # windows that share a sample, in columns that hold many
-# samples transformed for one tile with overlap, twice that without; beyond, only the middle of each column is seen
+_OVERLAP = 2  # windows that cover each sample, in columns that hold many
+# samples transformed for one tile with overlap, twice that without; beyond that, only each column's middle is seen
 _BUDGET = 1 << 26
 _BLOCK = 1 << 21  # samples transformed at once: 8 MB, and 8 more for the spectra
 
@@ -60,9 +61,9 @@ class Layout:
     """Where the windows of a view lie.
 
     Attributes:
-        window: samples a window.
-        per_column: windows a column.
-        column: samples a column, not whole.
+        window: samples per window.
+        per_column: windows per column.
+        column: samples per column, not a whole number.
     """
 
     window: int
@@ -78,7 +79,7 @@ def choose_layout(view: View, sample_rate: int) -> Layout:
     window = 2 ** round(math.log2(min(max(ideal, _MIN_WINDOW), _MAX_WINDOW)))
     column = column_s * sample_rate
     wanted = math.ceil(column * _OVERLAP / window)
-    whole = math.ceil(column / window)  # side by side: all is seen, though faint where two windows meet
+    whole = math.ceil(column / window)  # side by side: all sound is seen, though faint where two windows meet
     affordable = _BUDGET // (window * view.width)
     return Layout(window, max(1, min(wanted, max(affordable, min(whole, 2 * affordable)))), column)
 
@@ -104,7 +105,7 @@ def levels_db(path: Path, view: View) -> NDArray[np.float32]:
     info = probe(path)
     rate = info.sample_rate
     plan = choose_layout(view, rate)
-    centres = _window_centres(view, plan, rate)  # (W, m) in samples of the recording, not whole
+    centres = _window_centres(view, plan, rate)  # (W, m) in samples of the recording, not whole numbers
     starts = np.rint(centres - plan.window / 2).astype(np.int64)
     power = np.zeros((view.width, plan.window // 2 + 1), np.float32)
     # only columns that touch sound
@@ -132,9 +133,9 @@ def levels_db(path: Path, view: View) -> NDArray[np.float32]:
 
 
 def _window_centres(view: View, plan: Layout, rate: int) -> NDArray[np.float64]:
-    """(W, m) middles of the windows of each column: evenly over it, or, where they are too few to cover it, together.
+    """(W, m) middles of the windows of each column: spread evenly, or side by side if they are too few to cover it.
 
-    Together they are read at once; scattered over an hour at 384 kHz, each would cost a seek.
+    Side by side they are read at once; scattered over an hour at 384 kHz, each would cost a seek.
     """
     share = min(1.0, plan.per_column * plan.window / plan.column)
     within = 0.5 + ((np.arange(plan.per_column) + 0.5) / plan.per_column - 0.5) * share
@@ -149,7 +150,7 @@ def _spectra(info: AudioInfo, starts: NDArray[np.int64], taper: NDArray[np.float
     frames = np.empty((len(starts), window), np.float32)
     begin = 0
     while begin < len(starts):
-        # one read for windows that lie close; a new one where much between them is not wanted
+        # one read for windows that lie close together; a new one where there is a long gap
         gaps = np.flatnonzero(np.diff(starts[begin:]) > 2 * window)
         end = begin + (int(gaps[0]) + 1 if len(gaps) else len(starts) - begin)
         first, stop = int(starts[begin]), int(starts[end - 1]) + window
@@ -178,7 +179,7 @@ def _bins_to_rows(columns: NDArray[np.float32], view: View, window: int, rate: i
     if edges[1] - edges[0] > 1:
         begin = np.clip(np.rint(edges[:-1]).astype(np.int64), 0, bins - 1)
         picture = np.maximum.reduceat(columns, begin, axis=1)
-        # reduceat takes from each begin to the next; the last must not run to the end
+        # reduceat reduces from each begin to the next; the last must not run to the end
         last = max(int(np.rint(edges[-1])), int(begin[-1]) + 1)
         picture[:, -1] = columns[:, begin[-1] : last].max(axis=1)
     else:

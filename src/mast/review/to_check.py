@@ -28,7 +28,7 @@ def read_to_check(folder: Path) -> pd.DataFrame:
 
 
 def write_to_check(folder: Path, drawn: pd.DataFrame) -> Path:
-    """Remember what was drawn."""
+    """Write the events that were drawn."""
     path = folder / TO_CHECK
     write_table(path, drawn[_COLUMNS])
     return path

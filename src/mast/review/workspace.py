@@ -1,7 +1,7 @@
 """What is open: a results folder of ``mast detect`` or a dataset, and where its recordings lie.
 
-Only recordings inside the folder of the recordings can be opened, by whatever name a table calls them and wherever a
-link points: a name that leads out of it is refused.
+Only recordings inside the folder of the recordings can be opened, whatever name a table gives them and wherever a
+link points: a name that leads out of the folder is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mast.annotations.recording_names import RecordingNames
 from mast.audio import AUDIO_SUFFIXES, find_recordings, names_on_disk, text_names
 from mast.errors import AudioError, ConfigError, not_a_folder
 
-# our choice, for boxes that come without one: a calibrated score is then a coin's toss
+# our choice where none is stated: a calibrated score of 0.5 is a coin's toss
 DEFAULT_THRESHOLD = 0.5
 
 
@@ -32,7 +32,7 @@ class Workspace:
         audio: the folder of the recordings.
         annotations: boxes of a dataset that are not in ``boxes.csv``.
         threshold: minimum score of a detection.
-        moved: ``audio`` was given and is not what the results were made from.
+        moved: ``audio`` was given and is not the folder that the results were made from.
     """
 
     folder: Path
@@ -124,7 +124,7 @@ def open_workspace(
         annotations: boxes of a dataset in any format, if not in ``boxes.csv``.
 
     Raises:
-        ConfigError: the folder is neither, or the recordings are not to be found.
+        ConfigError: the folder is neither, or the recordings cannot be found.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -147,7 +147,7 @@ def open_workspace(
 
 def _open_detections(folder: Path, given: Path | None) -> Workspace:
     run = read_run(folder)
-    assert run is not None  # asked before
+    assert run is not None  # checked before
     root, threshold = Path(run.root), DEFAULT_THRESHOLD if run.threshold is None else run.threshold
     if not (folder / DETECTIONS).is_file():
         raise ConfigError(

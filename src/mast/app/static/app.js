@@ -60,7 +60,7 @@ function choose() {
   chooser.show(chooser.here || chooser.first);
 }
 
-/** What can be sought; what suits the sample rates is chosen at first. */
+/** What to look for; what suits the sample rates is preselected. */
 function showSought() {
   const rates = state.contents ? state.contents.sample_rates.map(({ hz }) => hz) : [];
   const highest = Math.max(0, ...rates) / 2;
@@ -105,7 +105,7 @@ async function find(event) {
   byId("find").disabled = false;
 }
 
-/** Ask what has become of everything, and show it. */
+/** Request the state of everything, and show it. */
 async function follow() {
   const { folder } = state;
   if (!folder) return;

@@ -22,7 +22,7 @@ export class Chooser {
     this.watchDrops();
   }
 
-  /** Offer places to begin at, and folders that were opened before. */
+  /** Offer places to start from, and folders that were opened before. */
   fill(places) {
     const chip = ({ name, path }) => element(
       "button",
@@ -74,7 +74,7 @@ export class Chooser {
   watchDrops() {
     const form = byId("path-form");
     document.addEventListener("dragover", (event) => {
-      event.preventDefault(); // else the browser would open what is dropped
+      event.preventDefault(); // otherwise the browser would open what is dropped
       form.classList.add("over");
     });
     document.addEventListener("dragleave", () => form.classList.remove("over"));

@@ -90,7 +90,7 @@ function picture(path, found) {
       "figcaption",
       {},
       element("span", { title: found.shown }, `The beginning of ${fileName(found.shown)}`),
-      element("span", {}, found.sample_rates.length === 1 ? `0 to ${kilohertz(highest)} kHz, 20 s at most` : "all of its band, 20 s at most"),
+      element("span", {}, found.sample_rates.length === 1 ? `0 to ${kilohertz(highest)} kHz, 20 s at most` : "its whole band, 20 s at most"),
     ),
   );
 }

@@ -18,8 +18,8 @@ export class Results {
     this.place = place;
     this.changed = changed;
     this.formats = [];
-    this.cards = new Map(); // folder → what is shown of it, and of which state
-    this.opened = new Set(); // summaries to be opened when they are made
+    this.cards = new Map(); // folder → its card, and the state that it shows
+    this.opened = new Set(); // summaries to open once they are made
   }
 
   show(results) {
@@ -207,7 +207,7 @@ export function timeLeft(seconds) {
   return `${(seconds / 3600).toFixed(1)} h left`;
 }
 
-/** What somebody has set in a card, or is at, that must outlive its being drawn again. */
+/** What somebody has set or focused in a card, to be restored after it is redrawn. */
 function keptBy(node) {
   const focused = node.contains(document.activeElement) ? [...node.querySelectorAll("button, select, a, summary, input")].indexOf(document.activeElement) : -1;
   return {

@@ -1,4 +1,4 @@
-/** What the page asks of the server. */
+/** The page's requests to the server. */
 
 import { address, call, json } from "../static/request.js";
 

@@ -26,7 +26,7 @@ export class Actions {
 
   // ---- where we are
 
-  /** A key pressed now was meant for what is not shown yet. */
+  /** Whether a key pressed now was meant for something that is not shown yet. */
   get arriving() {
     return this.travelling || this.queue.starting;
   }
@@ -72,7 +72,7 @@ export class Actions {
     }
   }
 
-  /** Have the sound of the next event in the queue ready before it is asked for. */
+  /** Fetch the sound of the next event in the queue ahead of time. */
   async lookAhead() {
     const next = state.list === "queue" ? this.queue.items[this.queue.last + 1] : null;
     if (!next || next.recording_id === state.recording.id) return;
@@ -133,7 +133,7 @@ export class Actions {
     }
   }
 
-  /** Take up events as the server has them, under the decisions still on their way. */
+  /** Take over events from the server, keeping the decisions still on their way. */
   take(events) {
     for (const event of events) {
       const known = state.events.get(event.id);
@@ -156,7 +156,7 @@ export class Actions {
 
   /** Go to an event wherever it is. */
   async goTo(event) {
-    const elsewhere = this.travelling || state.recording?.id !== event.recording_id; // the last wish counts
+    const elsewhere = this.travelling || state.recording?.id !== event.recording_id; // the latest request counts
     if (elsewhere) return this.openRecording(event.recording_id, { event });
     if (!state.events.has(event.id)) this.take([event]);
     return this.select(event.id);
@@ -186,7 +186,7 @@ export class Actions {
     return by > 0 ? this.endOfQueue() : toast("This is the first one in the queue.");
   }
 
-  /** Nothing follows; what was passed over comes once more. */
+  /** The queue has ended; events that were passed over come once more. */
   endOfQueue() {
     if (!this.queue.ended) return undefined; // the rest could not be fetched, which the banner says
     const above = this.queue.items.filter((event) => isOpen(event) && event.id !== state.selected);
@@ -257,7 +257,7 @@ export class Actions {
     outbox.post({ kind: "change", what, id: event.id, change, base: event.version });
   }
 
-  /** A box the reviewer drew: named as the last one drawn in this recording was. */
+  /** A box the reviewer drew: it gets the name of the last one drawn in this recording. */
   create(box) {
     const id = `new-${++this.fresh}`;
     const { id: recording_id, name, site } = state.recording;
@@ -313,7 +313,7 @@ export class Actions {
     outbox.post({ kind: "reviewed", what, recording_id: recording.id, change: { start_s, end_s, reviewed } });
   }
 
-  // ---- what came of it
+  // ---- results
 
   show(event) {
     if (event.recording_id === state.recording?.id) state.events.set(event.id, event);
@@ -397,7 +397,7 @@ export class Actions {
     outbox.post({ kind: "change", what: job.what, id: theirs.id, change, base: theirs.version });
   }
 
-  /** The server said no: take the decision back, and say why. */
+  /** The server refused: take the decision back, and say why. */
   async refused(job, error) {
     const text = error instanceof api.Refused ? error.message : `Something went wrong on this page: ${error.message}`;
     toast(`Not saved (${job.what}): ${text}`, { error: true });

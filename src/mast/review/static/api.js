@@ -5,7 +5,7 @@ import { state } from "./state.js";
 
 export { Away, Refused, Unsaved } from "./request.js";
 
-/** A decision goes with the name of who made it. */
+/** A decision is sent with the name of its reviewer. */
 const json = (method, path, options = {}) =>
   ask(method, path, method === "GET" ? options : { ...options, headers: { "X-Reviewer": encodeURIComponent(state.reviewer) } });
 

@@ -3,7 +3,7 @@
 import { clockText, elapsed, kilohertz, wallClock } from "./format.js";
 
 const TIME_STEPS_S = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
-const LABEL_WIDTH = 86; // pixels a time label needs with its neighbours' distance
+const LABEL_WIDTH = 86; // pixels a time label needs, with the distance to its neighbours
 const LABEL_HEIGHT = 34;
 
 /** The step of labels, such that they do not touch. */
@@ -18,7 +18,7 @@ export function frequencyStep(band_hz, height) {
   return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= minimum) || 10 * power;
 }
 
-/** Multiples of a step within a range, free of rounding's drift. */
+/** Multiples of a step within a range, without rounding errors adding up. */
 export function ticks(low, high, step) {
   const found = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(n * step);

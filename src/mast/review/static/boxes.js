@@ -64,7 +64,7 @@ export function ordered(box) {
 
 const holds = (r, x, y) => x >= r.x - 2 && x <= r.x + r.width + 2 && y >= r.y - 2 && y <= r.y + r.height + 2;
 
-/** The smallest box under the pointer, so that a box within a box can be had. */
+/** The smallest box under the pointer, so that a box within a box can be selected. */
 export function boxAt(events, view, plot, x, y) {
   let best = null;
   let smallest = Infinity;

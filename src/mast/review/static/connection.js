@@ -1,5 +1,5 @@
 /**
- * Whether decisions can be saved. When the server goes, or its disk is full, a banner says so; those who wait are told
+ * Whether decisions can be saved. When the server stops, or its disk is full, a banner says so; listeners are told
  * when it is back, or when it is time to try again.
  */
 
@@ -9,7 +9,7 @@ import { tell } from "./state.js";
 
 let away = false; // nobody answers, or nothing can be saved
 let silence = ""; // why there is no answer
-let trouble = ""; // what the server says where it answers and cannot save; empty where it does not answer
+let trouble = ""; // what the server says if it answers but cannot save; empty if it does not answer
 let timer = 0;
 let wait_ms = 1000;
 let waiting = () => 0; // how many decisions wait to be saved
@@ -19,7 +19,7 @@ export const isAway = () => away;
 /** @param {() => number} count of decisions that wait */
 export const countWaiting = (count) => (waiting = count);
 
-/** To be called whenever a request found nobody, with what it threw. */
+/** To be called whenever the server did not answer a request, with the error. */
 export function lost(error) {
   silence = error.message;
   stop("");

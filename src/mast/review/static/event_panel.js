@@ -39,7 +39,7 @@ export class EventPanel {
     const sign = event ? JSON.stringify([event, state.advance, state.session?.labels.slice(0, 9)]) : "none";
     if (sign === this.sign) return;
     const typing = document.activeElement?.id === "label-field";
-    if (typing && event && event.id === nameOf(this.id)) return; // what is being typed stays
+    if (typing && event && event.id === nameOf(this.id)) return; // keep what is being typed
     this.sign = sign;
     this.id = event ? event.id : null;
     this.facts.replaceChildren(...(event ? this.describe(event) : [this.hint()]));

@@ -11,9 +11,9 @@ const NEUTRAL = { group: "", site: "", day: "", hour: "", status: "open", record
 export function watchFilters({ actions, queue, recordings }) {
   const form = byId("filters");
   const fields = Object.keys(state.filters);
-  let chosenAnew = false; // whether the queue is to begin with its first open event
+  let chosenAnew = false; // whether the queue should begin with its first open event
 
-  /** Put the list of the chosen tab up. */
+  /** Show the list of the chosen tab. */
   const show = async ({ keep = false } = {}) => {
     const chosen = state.list === "queue" ? queue : recordings;
     queue.list.active = chosen === queue;

@@ -11,7 +11,7 @@ export function elapsed(seconds, decimals = 1) {
   return h ? `${h}:${String(m).padStart(2, "0")}:${padded}` : `${m}:${padded}`;
 }
 
-/** Boxes that are shorter, such as bats', are told in milliseconds. */
+/** Boxes that are shorter, such as bats', are given in milliseconds. */
 const SHORT_S = 0.1;
 
 /** From when to when, and how long: "0:02.371 – 0:02.378 (6.9 ms)". */
@@ -42,7 +42,7 @@ export const many = (n, one, more = `${one}s`) => `${n.toLocaleString("en")} ${n
 
 /**
  * Wall clock of a moment in a recording, as the recorder's own clock showed it.
- * The zone is not looked at: a recorder's 06:00 stays 06:00 wherever the page is opened.
+ * The zone is ignored: a recorder's 06:00 stays 06:00 wherever the page is opened.
  * @returns {Date|null} to be read with getUTC… functions
  */
 export function wallClock(datetime, offset_s = 0) {
@@ -55,7 +55,7 @@ export function wallClock(datetime, offset_s = 0) {
 
 const two = (n) => String(n).padStart(2, "0");
 
-/** "06:12:03", with parts of a second where asked */
+/** "06:12:03", with fractions of a second on request */
 export function clockText(date, decimals = 0) {
   const seconds = date.getUTCSeconds() + date.getUTCMilliseconds() / 1000;
   const text = decimals ? seconds.toFixed(decimals).padStart(3 + decimals, "0") : two(Math.floor(seconds));
@@ -73,10 +73,10 @@ export const dayText = (date) => `${shortDayText(date)} ${date.getUTCFullYear()}
 /** The last part of a path; recordings are named by paths. */
 export const fileName = (path) => path.split("/").pop() || path;
 
-/** What to call an event where there is one to be called. */
+/** What to call an event, if there is one. */
 export const labelText = (event) => event.label || "unnamed";
 
-/** What has become of an event, in the words of the filter by status. */
+/** The state of an event, in the words of the filter by status. */
 export const statusText = ({ status, learned }) =>
   status === "open" && learned ? `${learned.status} ${learned.by ? "with group" : "by learner"}` : status;
 

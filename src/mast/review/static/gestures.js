@@ -52,10 +52,10 @@ export function watchPointer(spectrogram, actions) {
     const plan = event.button === 1 ? { kind: "pan" } : intent(at, draws);
     drag = { ...plan, at, last: at, box: boxOf(selectedEvent()), id: state.selected, moved: false };
     canvas.setPointerCapture(event.pointerId);
-    document.activeElement?.blur(); // a field left by a click is left, and keys work again
+    document.activeElement?.blur(); // a click outside a field leaves it, and keys work again
   });
 
-  canvas.addEventListener("mousedown", (event) => event.preventDefault()); // the ring of focus is for the Tab key
+  canvas.addEventListener("mousedown", (event) => event.preventDefault()); // the focus ring is only for the Tab key
 
   canvas.addEventListener("pointermove", (event) => {
     if (!state.recording) return;

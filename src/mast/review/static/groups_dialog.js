@@ -8,7 +8,7 @@ import { toast } from "./notices.js";
 import { tell } from "./state.js";
 import { thumbnail } from "./thumbnails.js";
 
-const AGAIN_MS = 1500; // between two looks at whether they have been found
+const AGAIN_MS = 1500; // between two checks whether they have been found
 
 const NO_VECTORS =
   "Groups are found by the boxes' vectors, and there are none here: run mast detect with --embed, " +
@@ -68,7 +68,7 @@ export class GroupsDialog {
     else if (found && !this.grid.contains(document.activeElement)) this.grid.querySelector("button")?.focus();
   }
 
-  /** See whether they have been found meanwhile, also when this was closed: the filters offer them. */
+  /** Check whether they have been found meanwhile, even after this was closed: the filters offer them. */
   lookLater() {
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {

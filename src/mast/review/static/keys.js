@@ -96,8 +96,8 @@ function closeUp(spectrogram) {
 }
 
 /**
- * Once a choice was made in a list, the keys are the page's again. Arrows on a closed list choose one after the other, so
- * the list keeps the focus for the next arrow.
+ * Once a choice was made in a list, keys are for the page again. Arrows on a closed list choose one entry after the other,
+ * so the list keeps the focus for the next arrow.
  */
 function watchLists() {
   let stepping = null; // the list in which an arrow was pressed last

@@ -1,4 +1,4 @@
-/** The learner: what it has learnt from, what it would decide, and the button that lets it. */
+/** The learner: what it has learnt from, what it would decide, and the button that lets it decide. */
 
 import * as api from "./api.js";
 import { readFailed } from "./connection.js";
@@ -24,7 +24,7 @@ export class LearnerPanel {
     on("taken back", () => this.takenBack());
   }
 
-  /** Fetch what it has learnt; and, where the panel is looked at, what it would decide. */
+  /** Fetch what it has learnt and, while the panel is shown, what it would decide. */
   async fetch() {
     try {
       const found = await api.learner();
@@ -173,7 +173,7 @@ export class LearnerPanel {
     tell("applied");
   }
 
-  /** Do something that changes many events, and show what came of it. */
+  /** Do something that changes many events, and show the result. */
   async ask(action) {
     for (const button of this.root.querySelectorAll("button")) button.disabled = true;
     try {

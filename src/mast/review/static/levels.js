@@ -3,7 +3,7 @@
 let scratch = null;
 
 /**
- * Loudness of each pixel of a grey tile, 0…255; the server prints loud as dark.
+ * Loudness of each pixel of a grey tile, 0…255; the server draws loud sound dark.
  * @param {Blob} blob
  * @returns {Promise<{levels: Uint8Array, width: number, height: number}>}
  */
@@ -24,7 +24,7 @@ export async function readLevels(blob) {
   return { levels, width, height };
 }
 
-/** Put colours on levels. @param {Uint32Array} words of colours.js's palette */
+/** Colour the levels. @param {Uint32Array} words of colours.js's palette */
 export function paintLevels(canvas, { levels, width, height }, words) {
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);

@@ -3,7 +3,7 @@
 import { byId, element } from "./dom.js";
 
 /**
- * Show a sentence. Errors stay until they are closed; anything else goes by itself.
+ * Show a sentence. Errors stay until they are closed; anything else disappears by itself.
  * @param {string} text
  * @param {{error?: boolean, choices?: {name: string, action: () => void}[], seconds?: number}} [options]
  */

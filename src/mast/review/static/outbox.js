@@ -1,6 +1,6 @@
 /**
  * Decisions on their way to the server: sent at once, one after another, never dropped while the server is away.
- * The page shows each decision from the moment it is made; what the server answers is laid under those still waiting.
+ * The page shows each decision from the moment it is made; the server's answers go beneath the decisions still waiting.
  */
 
 import * as api from "./api.js";
@@ -109,7 +109,7 @@ function send(job) {
   return job.kind === "undo" ? api.undo() : api.redo();
 }
 
-/** A new box; where an earlier try may have arrived without our hearing of it, look before writing it twice. */
+/** A new box; if an earlier try may have arrived without an answer, check first, so as not to write it twice. */
 async function create(job) {
   const event = (job.tried && (await arrived(job))) || (await api.create(job.recording_id, job.change));
   names.set(job.id, event.id);
@@ -123,7 +123,7 @@ async function arrived({ recording_id, change }) {
   return events.find((e) => e.reviewer === state.reviewer && sides.every((side) => same(e[side], change[side])));
 }
 
-/** Somebody else was faster, unless it was ourselves: an answer that was lost on the way. */
+/** Somebody else was faster, unless it was this page, and the answer was lost on the way. */
 function clash(job, error) {
   const theirs = error.body.event;
   const wanted = job.kind === "remove" ? { status: "deleted" } : job.change;

@@ -65,7 +65,7 @@ export class Overview {
         const { levels, ...size } = await readLevels(await api.tile(id, query, signal));
         if (!signal.aborted) this.pictures.push({ start_s, end_s, levels, ...size, look: null, canvas: null });
       } catch {
-        return; // the strip does without; the window's own tiles say what is wrong
+        return; // the strip stays empty; the window's own tiles say what is wrong
       }
       this.draw();
     }

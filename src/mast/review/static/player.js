@@ -1,6 +1,6 @@
 /**
  * Playing: the server cuts, filters and slows the sound, this file joins the pieces without a gap.
- * A long stretch comes in short clips, fetched while the one before is heard, so nothing waits for the whole.
+ * A long stretch comes in short clips, each fetched while the one before plays, so nothing waits for the whole.
  */
 
 import * as api from "./api.js";

@@ -1,4 +1,4 @@
-/** How far the review is, who did what, and how precise the detector was in random order. */
+/** How far the review has come, who did what, and how precise the detector was in random order. */
 
 import * as api from "./api.js";
 import { readFailed } from "./connection.js";

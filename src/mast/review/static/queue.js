@@ -1,4 +1,4 @@
-/** The queue of events to decide on, in the order chosen; it stays as it is while one works through it. */
+/** The queue of events to decide on, in the order chosen; it does not change while somebody works through it. */
 
 import * as api from "./api.js";
 import { readFailed } from "./connection.js";
@@ -14,7 +14,7 @@ const PAGE = 50;
 const SIGNS = { open: "", accepted: "✓", rejected: "✕", deleted: "–" };
 const RANK_AGAIN = 10; // decisions, in the learner's orders
 
-/** "likely:Blackbird" → the order and the label that is sought. */
+/** "likely:Blackbird" → the order and the label to look for. */
 function orderAndLabel(chosen) {
   const [order, ...label] = chosen.split(":");
   return [order, label.join(":")];
@@ -46,7 +46,7 @@ export class Queue {
     this.rows.clear();
   }
 
-  /** Start again with the filters as they are; whether it is there, and nothing else was asked for meanwhile. */
+  /** Start again with the current filters; true once it has come and nothing else was requested meanwhile. */
   async reload() {
     this.clear();
     const { signal } = this.abort;
@@ -57,12 +57,12 @@ export class Queue {
     return !signal.aborted && (this.ended || this.items.length > 0);
   }
 
-  /** Whether it was asked for and nothing of it is there yet. */
+  /** Whether it was requested and none of it has come yet. */
   get starting() {
     return this.loading !== null && !this.items.length;
   }
 
-  /** What the filters ask for; another answer than before means that the list is out of date. */
+  /** What the filters select; if this differs from before, the list is out of date. */
   wish() {
     const { group, status, site, day, hour, min_score } = state.filters;
     const [order, label] = orderAndLabel(state.filters.order);
@@ -157,7 +157,7 @@ export class Queue {
     return this.items[index] || null;
   }
 
-  /** Take up what has become of an event. */
+  /** Show the new state of an event. */
   update(event) {
     const index = this.indexOf(event.id);
     if (index < 0) return;

@@ -20,7 +20,7 @@ export class Recordings {
     this.total = 0;
   }
 
-  /** What the filters ask for; another answer than before means that the list is out of date. */
+  /** What the filters select; if this differs from before, the list is out of date. */
   wish() {
     const { search, site, day, hour, recording_status, sort, min_score } = state.filters;
     return { search, site, day, hour, status: recording_status, sort, min_score: Number(min_score) || "" };

@@ -1,4 +1,4 @@
-/** One request to the server. Every failure is one of two kinds: it answered "no", or it did not answer us. */
+/** One request to the server. Every failure is one of two kinds: the server refused, or it did not answer. */
 
 /** The server answered with an error; `message` is its sentence, `status` the number, `body` the rest. */
 export class Refused extends Error {
@@ -9,7 +9,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server could not write it down, through no fault of what was asked; `message` says why. */
+/** The server could not save it, though nothing was wrong with the request; `message` says why. */
 export class Unsaved extends Refused {}
 
 /** The server did not answer. */
@@ -19,7 +19,7 @@ export class Away extends Error {
   }
 }
 
-/** The server does not know this browser: it was started again, with a new link. `message` says what to do. */
+/** The server does not know this browser: it was restarted, with a new link. `message` says what to do. */
 export class Locked extends Away {
   constructor(body) {
     const sentence = (body && body.error) || "this page is private";
@@ -31,7 +31,7 @@ const AWAY = new Set([502, 503, 504]);
 const LOCKED = 403;
 const NO_SPACE = 507; // the disk is full, read-only or the like: the same may succeed later
 
-/** Where to ask; `base` is the page that a path is seen from, this one by default. */
+/** The address of a request; `base` is the page that a path is relative to, this one by default. */
 export function address(path, query, base = "") {
   const wanted = Object.entries(query || {}).filter(([, value]) => value !== undefined);
   const text = new URLSearchParams(wanted.map(([name, value]) => [name, String(value)])).toString();

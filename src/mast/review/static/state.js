@@ -52,7 +52,7 @@ export const state = {
 
 const listeners = new Map();
 
-/** Call `listener` whenever `topic` is told. */
+/** Call `listener` whenever `topic` is announced. */
 export function on(topic, listener) {
   if (!listeners.has(topic)) listeners.set(topic, []);
   listeners.get(topic).push(listener);
@@ -74,8 +74,8 @@ export function isShown(event) {
   return state.boxesShown === "all" || event.status !== "rejected";
 }
 
-const INAUDIBLE_HZ = 15_000; // where most ears end; our choice
-const MAX_AUDIBLE_RATE = 96_000; // recorders for bats take more
+const INAUDIBLE_HZ = 15_000; // most people hear nothing above; our choice
+const MAX_AUDIBLE_RATE = 96_000; // bat recorders use higher rates
 const SLOWED = 0.1;
 
 /** The speed to play at: the one chosen, but a tenth where what begins at `low_hz` would not be heard at all. */
@@ -90,7 +90,7 @@ export function lowestSought() {
 
 const REMEMBERED = ["reviewer", "display", "speed", "volume_db", "advance"];
 
-/** Take up the choices of last time; a broken or forbidden store must not stop the page. */
+/** Restore the choices of last time; a broken or forbidden store must not stop the page. */
 export function recall() {
   try {
     const kept = JSON.parse(localStorage.getItem(KEPT) || "{}");

@@ -7,7 +7,7 @@ import { many } from "./format.js";
 import { toast } from "./notices.js";
 import { on, state, tell } from "./state.js";
 
-const AGAIN_MS = 1000; // between two looks at one that is being made
+const AGAIN_MS = 1000; // between two checks on one that is being made
 
 const ABOUT =
   "Calls per hour, day and site, and pictures of the best and the doubtful ones, on one page to send: what " +
@@ -18,7 +18,7 @@ const NOTHING_FOUND =
 export class SummaryPanel {
   constructor() {
     this.root = byId("panel-summary");
-    this.asked = 0; // how often: an answer that another one has overtaken is not drawn
+    this.asked = 0; // number of requests: an answer to an outdated one is not drawn
     on("saved", () => !this.root.hidden && this.load());
   }
 

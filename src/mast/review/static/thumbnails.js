@@ -19,7 +19,7 @@ function around(event) {
 
 /**
  * A picture of an event and its surroundings, with the box marked.
- * @param {number} width in pixels; 0 fills what there is
+ * @param {number} width in pixels; 0 fills the available width
  */
 export function thumbnail(event, width, height) {
   const view = around(event);

@@ -1,6 +1,6 @@
 /**
  * Pictures of the sound on a fixed grid: spans of 2^k seconds, bands of 1/2^j of all frequencies.
- * The server sends loudness as grey levels; colours are put on here, so gain and contrast answer at once.
+ * The server sends loudness as grey levels; colours are applied here, so gain and contrast take effect at once.
  * While a fine tile is on its way, coarser or finer ones stand in. Requests nobody waits for are cancelled.
  */
 
@@ -13,7 +13,7 @@ const HEIGHT = 512;
 const FINEST = -3; // spans of 1/8 s
 const COARSEST = 9; // spans of 512 s
 const FINEST_BAND = 5;
-const AT_ONCE = 3; // the browser keeps six lines open: leave some for decisions
+const AT_ONCE = 3; // the browser opens six connections: leave some for decisions
 const KEPT = 160; // tiles in memory, about 1.3 MB each
 
 const keyOf = ({ k, i, j, m }) => `${k}/${i}/${j}/${m}`;
@@ -72,7 +72,7 @@ export class Tiles {
   }
 
   /**
-   * Draw what is there, and ask for what is missing.
+   * Draw the tiles that are there, and request the missing ones.
    * @param {CanvasRenderingContext2D} context
    * @param {{start_s: number, end_s: number, low_hz: number, high_hz: number}} view
    * @param {{left: number, top: number, width: number, height: number}} plot in device pixels
@@ -158,7 +158,7 @@ export class Tiles {
       if (this.underWay.size >= AT_ONCE) return;
       const key = keyOf(tile);
       if (this.kept.has(key)) {
-        const held = this.kept.get(key); // used again: the last to be forgotten
+        const held = this.kept.get(key); // used again: dropped last
         this.kept.delete(key);
         this.kept.set(key, held);
       } else if (!this.underWay.has(key) && !this.failed.has(key)) this.load(tile, key);

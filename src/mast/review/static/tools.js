@@ -166,7 +166,7 @@ function describeRecording() {
     : "";
 }
 
-/** "saved", or what is on its way. */
+/** "saved", or what is still being sent. */
 function watchSaving() {
   const node = byId("saved");
   let timer = 0;

@@ -5,7 +5,7 @@ export class VirtualList {
    * @param {HTMLElement} box scrolls
    * @param {number} row_height in pixels
    * @param {(index: number) => HTMLElement} render
-   * @param {(first: number, last: number) => void} inView told which rows are looked at
+   * @param {(first: number, last: number) => void} inView called with the rows in view
    */
   constructor(box, row_height, render, inView) {
     this.box = box;
