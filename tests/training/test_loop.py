@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,14 @@ def job_of(
     )
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_interrupts() -> Iterator[None]:
+    """As in a terminal; where tests run in the background of a script, Ctrl-C is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Interrupted(Objective):
     """Presses Ctrl-C in the middle of some steps, as often as is said."""
 
@@ -92,14 +100,11 @@ def test_a_run_that_is_stopped_keeps_every_step(tmp_path: Path) -> None:
 
 
 def test_where_ctrl_c_is_ignored_it_stays_ignored(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
-    try:
-        objective = Interrupted({5: 1})
-        trained(tmp_path / "run", objective)
-        assert objective.taken == list(range(8))
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
+    objective = Interrupted({5: 1})
+    trained(tmp_path / "run", objective)
+    assert objective.taken == list(range(8))
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_a_second_ctrl_c_does_not_wait_and_no_half_step_is_kept(tmp_path: Path) -> None:
