@@ -53,6 +53,17 @@ def test_what_is_written_comes_back_to_the_last_bit(name: str, file: str, annota
     assert comparable_rows(back) == comparable_rows(storable_part(annotations, FORMATS[name]))
 
 
+@pytest.mark.parametrize(("name", "file"), PLACES)
+def test_long_boxes_that_begin_just_above_zero_come_back(name: str, file: str, tmp_path: Path) -> None:
+    """As fractions of a long recording, their edges need more digits than decimals have by default."""
+    recordings = RECORDING.assign(duration_s=27376.660716)
+    box = one_event(start_s=1.1214738454922603e-08, end_s=16319.347828768932)
+    written = AnnotationSet(box.events, box.reviewed.assign(end_s=27376.660716), recordings)
+    write_annotations(written, tmp_path / file, name)
+    back = read_annotations(tmp_path / file, name).with_recordings(recordings)
+    assert comparable_rows(back) == comparable_rows(storable_part(written, FORMATS[name]))
+
+
 @pytest.mark.parametrize(
     ("name", "file"), [p for p in PLACES if p[0] in ("csv", "coco", "aoef", "kaleidoscope")]
 )

@@ -29,7 +29,7 @@ from mast.errors import AnnotationError
 from mast.events import check_events
 
 _PRECISE = Context(prec=60)
-_DIGITS = Context(prec=34)  # of the fractions: enough that seconds and Hz come back to the last bit
+_DIGITS = Context(prec=44)  # of the fractions: enough that seconds and Hz come back to the last bit
 _NOTHING = Decimal("1e-25")  # what rounding leaves of zero
 _SIX_DIGITS = Decimal("1e-6")  # YOLO tools write six digits, which may land just outside
 _BESIDE = ("classes.txt",)
@@ -97,7 +97,7 @@ def _read_labels(
                 f"{where}: found {line.strip()!r}, expected fractions of the picture from 0 to 1, not pixels"
             )
         start, end = _limits(x, width, 0.0, picture.seconds)
-        low, high = _limits(1 - y, height, picture.low_hz, picture.high_hz)
+        low, high = _limits(_PRECISE.subtract(1, y), height, picture.low_hz, picture.high_hz)
         row = {"recording": name, "start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
         rows.append({**row, "label": label, "score": score})
         lines.append(number)
@@ -170,7 +170,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         shown = pictures[name]
         x, width = _fractions(start, end, 0.0, shown.seconds)
         y, height = _fractions(low, high, shown.low_hz, shown.high_hz)
-        fields = [str(number[label]), *(_text(v) for v in (x, 1 - y, width, height))]
+        fields = [str(number[label]), *(_text(v) for v in (x, _PRECISE.subtract(1, y), width, height))]
         lines[name].append(" ".join([*fields, repr(score)] if scored and score == score else fields))
     write_folder(annotations, path, ".txt", lambda name: "".join(f"{line}\n" for line in lines[name]))
     write_text(path / "classes.txt", "".join(f"{label}\n" for label in classes))
@@ -188,4 +188,4 @@ def _fractions(start: float, end: float, low: float, high: float) -> tuple[Decim
 
 
 def _text(value: Decimal) -> str:
-    return format(_DIGITS.plus(value).normalize(), "f")
+    return format(_DIGITS.normalize(value), "f")
