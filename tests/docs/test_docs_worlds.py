@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from statistics import mean
+from typing import Any
 
 import pytest
 from page_figures import (
@@ -26,6 +28,7 @@ from world_results import (
     REPEATED_CALLS,
     SONGS_SPARED,
     TWO_ROUNDS,
+    WITH_TWO,
     at_other_sites,
     best_f1,
     cells,
@@ -54,9 +57,14 @@ BASICS = ("faster_rcnn", "from_scratch", "from_scratch_st")
 TAUGHT = (*BASICS, "taught_st")  # by two teachers
 BOTH_ROUNDS = ("faster_rcnn", "from_scratch", "taught_st")  # what worlds 9 and 10 have
 ONE_ROUND = ("faster_rcnn", "from_scratch", "from_scratch_st_1", "taught_st_1")  # all that world 8 has
-WITH_TWO = (6, 8, 9, 10)  # worlds with two teachers
 HEARD = "heard without labels"
 SPECIES = ("not at home", "at home, too")
+TITLES = (
+    "for Faster R-CNN",
+    "for MAST from scratch",
+    "with self-training",
+    "with two teachers",
+)  # as in TAUGHT
 
 
 # README.md
@@ -65,8 +73,9 @@ SPECIES = ("not at home", "at home, too")
 def test_readme_on_the_worlds() -> None:
     ahead = [lead for lead, _, _ in leads("site_ood", "taught_st")["f1"]]
     raised = gains_of_self_training()
+    middle, low, high = mean_lead("site_ood", "taught_st")["f1"]
     readme_says(
-        f"by {min(ahead):.2f} to {max(ahead):.2f} F1 (mean {mean_lead('site_ood', 'taught_st')['f1'][0]:.2f})",
+        f"by {min(ahead):.2f} to {max(ahead):.2f} F1 (mean {middle:.2f}, 95 % interval {low:.2f} to {high:.2f})",
         f"by {min(raised):.2f} to {max(raised):.2f}",
     )
 
@@ -245,27 +254,53 @@ def test_what_both_rounds_gain(world: int) -> None:
 
 @pytest.mark.parametrize("world", [9, 10])
 def test_both_rounds_site_by_site(world: int) -> None:
-    systems = [at_other_sites(world)[name] for name in BOTH_ROUNDS]
-    unheard = [one["never heard"] for one in systems]
-    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
-    false = [(sum(one["false alarms"].values()), one["false alarms"]["nothing there"]) for one in systems]
+    sites = at_other_sites(world)
+    rcnn, own = sites["faster_rcnn"], sites["taught_st"]
     page_says(
-        f"would raise F1 by at most {max(best_f1(one) - one['all']['f1'] for one in systems):.3f} for any system. The "
-        f"lead would then be {best_f1(systems[2]) - best_f1(systems[0]):.3f}",
-        "F1 {} for Faster R-CNN, {} for MAST from scratch and {} with self-training ".format(
-            *three_digits(one["f1"] for one in unheard)
-        )
-        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
-        "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} % and with self-training {} %; ".format(
-            new[0]["boxes"], *percent(one["recall"] for one in new)
-        )
-        + f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
-        f"{join_words(percent(one['recall'] for one in known))} %",
+        *site_by_site(world, BOTH_ROUNDS),
+        by_species(world, BOTH_ROUNDS),
+        f"would raise F1 by at most {best_threshold_adds(world, BOTH_ROUNDS):.3f} for any system. The "
+        f"lead would then be {best_f1(own) - best_f1(rcnn):.3f}",
         "has {} false alarms at other sites, {} of them with nothing there. Faster R-CNN has {} and {}".format(
-            *false[2], *false[0]
+            *false_alarms(own), *false_alarms(rcnn)
         ),
     )
+
+
+def site_by_site(world: int, names: Sequence[str]) -> list[str]:
+    """F1 of systems at other sites, where nothing was heard and where sound without labels was."""
+    systems = [at_other_sites(world)[name] for name in names]
+    unheard = [one["never heard"] for one in systems]
+    f1 = [f"{one['f1']:.3f} {title}" for one, title in zip(unheard, TITLES, strict=False)]
+    return [
+        f"F1 {join_words(f1)} ({unheard[0]['boxes']:,} boxes in {unheard[0]['recordings']} recordings)",
+        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
+    ]
+
+
+def by_species(world: int, names: Sequence[str]) -> str:
+    """Which calls systems find, of species that do not occur at home and of those that do."""
+    species = [at_other_sites(world)[name]["species"] for name in names]
+    new, known = ([one[where] for one in species] for where in SPECIES)
+    finders = ("Faster R-CNN finds", "MAST from scratch", *TITLES[2:])
+    shares = percent(one["recall"] for one in new)
+    found = [f"{finder} {share} %" for finder, share in zip(finders, shares, strict=False)]
+    return (
+        f"Of their {new[0]['boxes']:,} calls, {join_words(found)}; of the {known[0]['boxes']:,} calls of species that "
+        f"were labelled at home, {join_words(percent(one['recall'] for one in known))} %"
+    )
+
+
+def best_threshold_adds(world: int, names: Sequence[str]) -> float:
+    """The most F1 that any of these systems would gain at other sites with the best threshold for them."""
+    systems = [at_other_sites(world)[name] for name in names]
+    return max(best_f1(one) - one["all"]["f1"] for one in systems)
+
+
+def false_alarms(system: dict[str, Any]) -> tuple[int, int]:
+    """All at other sites, and those where nothing is."""
+    wrong = system["false alarms"]
+    return sum(wrong.values()), wrong["nothing there"]
 
 
 @pytest.mark.parametrize(
@@ -325,24 +360,13 @@ def test_world_8_and_its_leads() -> None:
 
 
 def test_world_8_site_by_site() -> None:
-    sites = at_other_sites(8)
-    systems = [sites[name] for name in ONE_ROUND]
-    unheard = [one["never heard"] for one in systems]
-    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
-    false = [(sum(one["false alarms"].values()), one["false alarms"]["nothing there"]) for one in systems]
+    rcnn, _, alone, taught = (false_alarms(at_other_sites(8)[name]) for name in ONE_ROUND)
     page_says(
-        f"would raise F1 by at most {max(best_f1(one) - one['all']['f1'] for one in systems):.3f} for any system",
-        "F1 {} for Faster R-CNN, {} for MAST from scratch, {} with self-training and {} with two teachers ".format(
-            *three_digits(one["f1"] for one in unheard)
-        )
-        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
-        "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} %, with self-training {} % and with two "
-        "teachers {} %".format(new[0]["boxes"], *percent(one["recall"] for one in new)),
-        f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
-        f"{join_words(percent(one['recall'] for one in known))} %",
+        *site_by_site(8, ONE_ROUND),
+        by_species(8, ONE_ROUND),
+        f"would raise F1 by at most {best_threshold_adds(8, ONE_ROUND):.3f} for any system",
         "{} at other sites, {} of them with nothing there. Self-training without has {} and {}, Faster R-CNN {} and "
-        "{}".format(*false[3], *false[2], *false[0]),
+        "{}".format(*taught, *alone, *rcnn),
     )
 
 
@@ -384,27 +408,16 @@ def added_by_round_2(world: int) -> dict[str, str]:
 
 def test_world_7_site_by_site() -> None:
     sites = at_other_sites(7)
-    systems = [sites[name] for name in BASICS]
     rcnn = sites["faster_rcnn"]["all"]
     best = {name: best_f1(sites[name]) for name in BASICS}
-    unheard = [one["never heard"] for one in systems]
-    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
-    found = percent(one["recall"] for one in new)
     page_says(
+        *site_by_site(7, BASICS),
+        by_species(7, BASICS),
         f"precision {rcnn['precision']:.2f}, recall {rcnn['recall']:.2f}",
         f"Faster R-CNN would have F1 {best['faster_rcnn']:.3f}, MAST from scratch {best['from_scratch']:.3f} and MAST "
         f"with self-training {best['from_scratch_st']:.3f}: a lead of "
         f"{best['from_scratch_st'] - best['faster_rcnn']:.3f}",
         f"it would gain only {best['from_scratch_st'] - sites['from_scratch_st']['all']['f1']:.3f}",
-        "F1 {:.3f} for Faster R-CNN, {:.3f} for MAST from scratch and {:.3f} with self-training ({:,} boxes in".format(
-            *(one["f1"] for one in unheard), unheard[0]["boxes"]
-        ),
-        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
-        "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} % and with self-training {} %; ".format(
-            new[0]["boxes"], *found
-        )
-        + f"of the {known[0]['boxes']} calls of species that were labelled at home, "
-        f"{join_words(percent(one['recall'] for one in known))} %",
     )
 
 
@@ -448,20 +461,7 @@ def test_world_6_and_its_leads() -> None:
 
 
 def test_world_6_site_by_site() -> None:
-    systems = [at_other_sites(6)[name] for name in TAUGHT]
-    unheard = [one["never heard"] for one in systems]
-    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
-    page_says(
-        "F1 {} for Faster R-CNN, {} for MAST from scratch, {} with self-training and {} with two teachers ".format(
-            *three_digits(one["f1"] for one in unheard)
-        )
-        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
-        "Of their {} calls, Faster R-CNN finds {} %, MAST from scratch {} %, with self-training {} % and with two "
-        "teachers {} %".format(new[0]["boxes"], *percent(one["recall"] for one in new)),
-        f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
-        f"{join_words(percent(one['recall'] for one in known))} %",
-    )
+    page_says(*site_by_site(6, TAUGHT), by_species(6, TAUGHT))
 
 
 def test_world_6_pseudo_labels_errors_and_cost() -> None:
@@ -471,13 +471,12 @@ def test_world_6_pseudo_labels_errors_and_cost() -> None:
     )
     sites = at_other_sites(6)
     fused = fused_boxes(6, "taught_st")
-    could_gain = max(best_f1(sites[name]) - sites[name]["all"]["f1"] for name in TAUGHT)
     own, other = (sites[name]["false alarms"] for name in ("from_scratch_st", "faster_rcnn"))
     page_says(
         f"{taught[0]} % of its second round are right and {taught[1]} % of the calls have one, against {alone[0]} and "
         f"{alone[1]} %",
         f"have an AP50 of {fused['ap50']:.3f} at other sites; F1 stays at {fused['f1']:.3f}",
-        f"would raise F1 by at most {could_gain:.3f} for any system",
+        f"would raise F1 by at most {best_threshold_adds(6, TAUGHT):.3f} for any system",
         f"Of the {sum(own.values())} false alarms of MAST with self-training there, {own['nothing there']} have "
         f"nothing to do with a call, and {own['part of a call']} are parts of one. Faster R-CNN has "
         f"{other['nothing there']} and {other['part of a call']} of {sum(other.values())}",
@@ -523,17 +522,11 @@ def test_worlds_3_and_4() -> None:
 
 
 def test_world_4_site_by_site() -> None:
-    systems = [at_other_sites(4)[name] for name in BASICS]
-    unheard = [one["never heard"] for one in systems]
     right, reached = percent(
         pseudo_labels(4, "from_scratch_st")[1][value] for value in ("precision", "recall")
     )
     page_says(
-        "F1 {} for Faster R-CNN, {} for MAST from scratch and {} with self-training ".format(
-            *three_digits(one["f1"] for one in unheard)
-        )
-        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
+        *site_by_site(4, BASICS),
         f"with seed 4, {right} % of the pseudo-labels are right and {reached} % of",
     )
 

@@ -10,6 +10,7 @@ from page_figures import figures, results
 Systems = dict[str, dict[str, Any]]
 PARTS = ("test", "temporal_ood", "site_ood")  # in domain, on other days, at other sites
 METRICS = ("f1", "ap50")
+WITH_TWO = [6, 8, 9, 10]  # worlds with two teachers; world 8 after one round
 
 # The entries of `later` in results/premise_development.json, by the commit at which each was measured
 TWO_ROUNDS = "4f33871"
@@ -134,7 +135,7 @@ def mean_lead(
 def _over_worlds(part: str, system: str, over: str) -> dict[str, Any]:
     table, worlds = {
         "from_scratch_st": ("worlds", [3, 4, 6, 7]),
-        "taught_st": ("worlds_two_teachers", [6, 8, 9, 10]),  # in world 8 after one round
+        "taught_st": ("worlds_two_teachers", WITH_TWO),
     }[system]
     row = by_system(figures(table)["rows"])[system][part]
     assert row["worlds"] == worlds
