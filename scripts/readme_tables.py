@@ -11,6 +11,7 @@ from typing import Any
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast_studies.record import describe_commits
+from mast_studies.study_tables import markdown_table
 from mast_studies.zero_shot_sets import SET_ANIMALS
 
 ROOT = Path(__file__).parents[1]
@@ -71,12 +72,6 @@ def load_result(name: str) -> dict[str, Any]:
     return loaded
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def ground_table() -> str:
     """Speed and memory of the ground floor."""
     features, memory, scan, simulate = (load_result(n) for n in ("features", "memory", "scan", "simulate"))
@@ -117,7 +112,8 @@ def ground_table() -> str:
             "simulate.json",
         ],
     ]
-    return f"{table(['what', 'measured', 'in `results/`'], rows)}\n\n{describe_machines([row[-1] for row in rows])}"
+    shown = markdown_table(["what", "measured", "in `results/`"], rows)
+    return f"{shown}\n\n{describe_machines([row[-1] for row in rows])}"
 
 
 def describe_machines(files: list[str]) -> str:
@@ -164,7 +160,7 @@ def zero_shot_table() -> str:
             if any(cells):
                 rows.append([f"{system}, {way}", *(cell or "–" for cell in cells)])
     files = "`results/zero_shot.json`, `results/zero_shot_second_half.json`"
-    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
+    return f"{markdown_table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
 
 
 EXPERT_SETS = {  # file and set of results: what was recorded
@@ -201,7 +197,7 @@ def trust_table(sets: dict[tuple[str, str], str]) -> str:
         "detections that touch nothing",
     ]
     files = ", ".join(f"`results/{file}.json`" for file in sorted({file for file, _ in sets}))
-    return f"{table(header, rows)}\n\n95 % intervals over recordings; {files}."
+    return f"{markdown_table(header, rows)}\n\n95 % intervals over recordings; {files}."
 
 
 def promises_table() -> str:
@@ -221,7 +217,7 @@ def promises_table() -> str:
             ]
         )
     return (
-        f"{table(['`--precision`', *targets], rows)}\n\n"
+        f"{markdown_table(['`--precision`', *targets], rows)}\n\n"
         "Share of right boxes with its 95 % interval over recordings, and how many boxes are left. Of the European "
         "birds, the first half; "
         "`results/promised_precision.json`."
@@ -241,7 +237,7 @@ def peers_table() -> str:
             for systems in sets
         ]
         rows.append([tool, *(" → ".join(pair) for pair in both)])
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 def habits_table() -> str:
@@ -271,7 +267,9 @@ def habits_table() -> str:
         "from ten boxes, three seeds",
         "habit changed",
     ]
-    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/habits.json`."
+    return (
+        f"{markdown_table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/habits.json`."
+    )
 
 
 def nested_table() -> str:
@@ -296,7 +294,7 @@ def nested_table() -> str:
         "F1, one given",
         "difference",
     ]
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 def thorough_table() -> str:
@@ -321,7 +319,7 @@ def thorough_table() -> str:
             )
     header = ["", "F1", "F1, `--thorough`", "difference", "precision", "recall", "AP50"]
     files = "`results/thorough.json`, `results/thorough_second_half.json`"
-    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
+    return f"{markdown_table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
 
 
 def adapted_table() -> str:
@@ -349,7 +347,7 @@ def adapted_table() -> str:
                     ]
                 )
     header = ["recordings", "adapted to", "seed", "F1", "difference", "precision", "recall", "AP50"]
-    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/adapted.json`."
+    return f"{markdown_table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/adapted.json`."
 
 
 def _format_difference(ahead: dict[str, float | None]) -> str:
@@ -387,7 +385,7 @@ def few_boxes_fit_table() -> str:
         "always trained",
     ]
     about = "`results/few_boxes_fit.json`, `results/few_boxes_fit_bats.json`."
-    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {about}"
+    return f"{markdown_table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {about}"
 
 
 def learning_table() -> str:
@@ -411,7 +409,7 @@ def learning_table() -> str:
                 f"{saved['reviewers_who_save']} of {figures['reviewers']}",
             ]
         )
-    return table(
+    return markdown_table(
         ["decisions needed", *ways.values(), "saved (95 % of reviewers)", "reviewers who saved"], rows
     )
 
@@ -434,7 +432,7 @@ def learning_button_table() -> str:
                 ]
             )
     header = ["after", "promised", "right (95 % of reviewers)", "of the rest decided", "from scores alone"]
-    return table([*header], [[cell.replace("%", " %") for cell in row] for row in rows])
+    return markdown_table([*header], [[cell.replace("%", " %") for cell in row] for row in rows])
 
 
 def views_table() -> str:
@@ -464,7 +462,7 @@ def views_table() -> str:
     }
     rows = [[shown, _format_duration(figures["views"][name]["cpu_ms"])] for name, shown in names.items()]
     header = [f"{figures['events']:,} events in {figures['recordings']:,} recordings", "computing time"]
-    return f"{table(header, rows)}\n\n{found['hardware']['cpu']}, one core; `results/review_views.json`."
+    return f"{markdown_table(header, rows)}\n\n{found['hardware']['cpu']}, one core; `results/review_views.json`."
 
 
 def _format_duration(milliseconds: float) -> str:
@@ -502,7 +500,7 @@ def steps_table() -> str:
     header = ["F1 (95 % interval), change to the row above", *PARTS.values()]
     trained = describe_commits(commits_of("experiments/domain-shift"))
     note = f"Three seeds, preset `small`, one H200. {TRAINING_NOISE} {trained}"
-    return f"{table(header, rows)}\n\n{note} `results/experiments/domain-shift.json`."
+    return f"{markdown_table(header, rows)}\n\n{note} `results/experiments/domain-shift.json`."
 
 
 def comparison_table() -> str:
@@ -521,7 +519,7 @@ def comparison_table() -> str:
         "Means over seeds; differences are paired, on the seeds that both have. Training on one H200 that a dozen runs "
         f"shared, so longer than alone. {TRAINING_NOISE} {trained}"
     )
-    return f"{table(header, rows)}\n\n{note} `results/experiments/in-domain.json`, `ood.json`."
+    return f"{markdown_table(header, rows)}\n\n{note} `results/experiments/in-domain.json`, `ood.json`."
 
 
 def _format_score(row: dict[str, Any]) -> str:
@@ -564,7 +562,7 @@ def speed_table(name: str) -> str:
         f"F1 {fast['f1 as run']:.3f} in {fast['precision']['as run']}, {fast['f1 float32']:.3f} in float32, "
         "on simulated sound"
     )
-    return f"{table(header, rows)}\n\n{conditions}; {rounded}; `results/{name}.json`."
+    return f"{markdown_table(header, rows)}\n\n{conditions}; {rounded}; `results/{name}.json`."
 
 
 def rounding_table() -> str:
@@ -583,7 +581,7 @@ def rounding_table() -> str:
             ]
         )
     header = ["", "F1, float32", "F1, int8", "difference", "AP50, float32", "AP50, int8"]
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 def _f1(row: dict[str, Any] | None) -> str:

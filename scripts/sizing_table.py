@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mast_studies.study_tables import markdown_table
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
 ARCHIVES_H = (1_000, 100_000, 10_000_000)
@@ -182,12 +184,6 @@ def format_count(number: float) -> str:
         if number >= unit:
             return f"{number / unit:.3g} {word}"
     return f"{number:,.0f}"
-
-
-def markdown_table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 if __name__ == "__main__":
