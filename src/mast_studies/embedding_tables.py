@@ -10,7 +10,6 @@ Every value is the mean over seeds of a mean over chunks or boxes; intervals (95
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import FloatArray
-from mast.files import atomic_file, write_atomic
+from mast.files import atomic_file
 from mast_studies.figures import part_name
-from mast_studies.found import Trial
+from mast_studies.found import Trial, load_about, save_about
 from mast_studies.ranks import mean_in_draws
 from mast_studies.study_tables import PARTS, Archive, Score, draw_recordings, format_number, mean_over_seeds
 
@@ -104,23 +103,14 @@ def save_embedded(folder: Path, tables: EmbeddedTables, about: Mapping[str, Any]
     for name, table in tables._asdict().items():
         with atomic_file(folder / f"{name}.parquet") as path:
             table.to_parquet(path, index=False)
-    write_atomic(folder / "about.json", json.dumps(dict(about), indent=2).encode())
+    save_about(folder, about)
 
 
 def load_embedded(folder: Path) -> EmbeddedTables | None:
     """Read the tables; None if any of them is missing."""
-    if not load_about_embedded(folder):
+    if not load_about(folder):
         return None
     return EmbeddedTables(*(pd.read_parquet(folder / f"{name}.parquet") for name in EmbeddedTables._fields))
-
-
-def load_about_embedded(folder: Path) -> dict[str, Any]:
-    """What the tables were made from; empty where there are none."""
-    try:
-        about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    except OSError:
-        return {}
-    return about
 
 
 def load_embedded_seeds(archive: Archive, dataset: str) -> dict[int, EmbeddedTables]:

@@ -64,12 +64,12 @@ def trials(work: Path) -> list[Trial]:
 
 
 def save_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """Save what else is known about the system; called after all parts."""
+    """Save what else is known about a system or its embeddings; called last, after their tables."""
     write_atomic(folder / "about.json", json.dumps(dict(about), indent=2).encode())
 
 
 def load_about(folder: Path) -> dict[str, Any]:
-    """What is known about a system; empty where nothing was recorded."""
+    """What is known about a system or its embeddings; empty where nothing was recorded."""
     try:
         about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     except OSError:

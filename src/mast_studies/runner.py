@@ -29,7 +29,7 @@ from mast.training.chunk_scores import detect_by_plan
 from mast.training.machine import prepare_machine
 from mast.training.recipe import BOOKKEEPING
 from mast.version import commit
-from mast_studies.embedding_tables import folder_of, load_about_embedded, save_embedded
+from mast_studies.embedding_tables import folder_of, save_embedded
 from mast_studies.found import NOT_TESTS, load_about, save_about
 from mast_studies.label_budgets import check_budgets
 from mast_studies.pseudo_quality import TABLE as QUALITY
@@ -104,7 +104,7 @@ class Runner:
         """
         folder = folder_of(self.trial, system.name)
         with exclusive_lock(self.runs / f".embedded-{system.name}.lock", self._say):
-            before, now = load_about_embedded(folder), self._embedding_sources(system)
+            before, now = load_about(folder), self._embedding_sources(system)
             if before and now in (None, before):
                 self._say(f"{system.name}: its embeddings are there already")
             else:
