@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,7 +208,7 @@ def pseudo_label_quality(archive: Archive, systems: Collection[str]) -> list[dic
 
 
 def _data_provenance(archive: Archive, systems: set[str]) -> dict[str, object]:
-    """By dataset: where its sound was, and on which machines its systems were trained."""
+    """By dataset: the folders of its sound, and on which machines its systems were trained."""
     found: dict[str, object] = {}
     for dataset in archive.dataset_names():
         abouts = [
@@ -216,8 +217,15 @@ def _data_provenance(archive: Archive, systems: set[str]) -> dict[str, object]:
         known = [about for about in abouts if about]
         if known:
             found[dataset] = {
-                "labelled": known[0].get("data", ""),
-                "unlabelled": sorted({name for about in known for name in about.get("unlabelled", [])}),
+                "labelled": _folder_name(known[0].get("data", "")),
+                "unlabelled": sorted(
+                    {_folder_name(n) for about in known for n in about.get("unlabelled", [])}
+                ),
                 "trained_on": sorted({str(about.get("device", "")) for about in known}),
             }
     return found
+
+
+def _folder_name(path: str) -> str:
+    """The last two parts of a folder's path: the others only say where one machine keeps it."""
+    return "/".join(re.split(r"[/\\]", path)[-2:])

@@ -95,12 +95,12 @@ def test_results_name_the_unlabelled_sound_and_how_good_its_pseudo_labels_were(t
     rounds = [{"round": 1, "boxes": 9, "precision": 0.66666, "recall": 0.5}]
     for system, further in (
         ("faster_rcnn", {"unlabelled": []}),
-        ("mast_st", {"unlabelled": ["far"], "pseudo_labels": rounds}),
+        ("mast_st", {"unlabelled": ["far", "/scratch/of/world/unlabelled"], "pseudo_labels": rounds}),
     ):
         write_found(tmp_path, system, hits={"a": 2}, truths={"a": 3}, data="near", **further)
     collect(STUDIES["in-domain"], Archive(tmp_path, resamples=20), tmp_path / "out")
     told = json.loads((tmp_path / "out" / "in-domain.json").read_text())
-    assert told["data"]["made_up"]["unlabelled"] == ["far"]
+    assert told["data"]["made_up"]["unlabelled"] == ["far", "world/unlabelled"]
     (quality,) = told["figures"]["pseudo_labels"]
     assert quality == {
         "dataset": "made_up",
